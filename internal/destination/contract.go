@@ -1,0 +1,131 @@
+package destination
+
+import "time"
+
+// Contract is what Tundish keeps to for one destination: every field filled
+// in, checked and in Go's own units. It is made by Parse and by nothing else.
+type Contract struct {
+	Name   string
+	Class  string // name of the class it was made from; empty: none
+	Labels map[string]string
+
+	Target HTTPTarget
+	Limits []Limit
+
+	// Guard is the share of the window by which slots are spread further, so
+	// that the rate holds in any sliding window (0.005 is 0.5 %). It is as
+	// granted: Parse raises it where a short window needs more.
+	Guard       float64
+	MaxInFlight int // leased jobs of all workers, prefetched ones included
+
+	Queue       Queue
+	Tenants     Tenants
+	Idempotency Idempotency
+	Retry       Retry
+	Retention   Retention
+	Paused      bool // the contract's own flag; the operator's pause is another
+}
+
+// HTTPTarget is where requests go.
+type HTTPTarget struct {
+	URL     string // absolute, http or https, no query, no fragment, no user
+	Method  string // of jobs that name none
+	Headers []Header
+	Timeout time.Duration // of one attempt
+}
+
+// Header is one fixed header of a target.
+type Header struct{ Name, Value string }
+
+// Algorithm names how a limit counts.
+type Algorithm string
+
+// The algorithms that are built.
+const (
+	LeakyBucket Algorithm = "leaky_bucket" // one request every Per/Rate
+	TokenBucket Algorithm = "token_bucket" // average rate with bursts
+)
+
+// Limit allows Rate requests per Per. Rate is a whole number: 0.5 per second
+// is normalised to 1 per 2 s.
+type Limit struct {
+	Name      string
+	Algorithm Algorithm
+	Rate      int64
+	Per       time.Duration
+	Burst     int64 // token_bucket only; 1 otherwise
+}
+
+// WhenPaused says what a push meets while the destination is paused.
+type WhenPaused string
+
+// What a paused destination does with pushes.
+const (
+	Accept WhenPaused = "accept"
+	Refuse WhenPaused = "refuse"
+)
+
+// Queue bounds what waits.
+type Queue struct {
+	Capacity        int64 // jobs
+	MaxBytes        int64
+	MaxJobBytes     int64
+	MaxHistoryBytes int64         // finished jobs and idempotency keys together
+	Aging           time.Duration // what one step of priority is worth
+	WhenPaused      WhenPaused
+}
+
+// Tenants holds the fairness between tenants.
+type Tenants struct {
+	Share   float64 // of what is free, 0: off; 0.5 is 50 %
+	Weights map[string]float64
+}
+
+// Idempotency says which key the destination gets.
+type Idempotency struct {
+	Header string
+	Prefix Prefix
+}
+
+// Prefix says what stands before the producer's key downstream.
+type Prefix string
+
+// The prefixes.
+const (
+	PrefixProducer Prefix = "producer"
+	PrefixNone     Prefix = "none"
+)
+
+// Retry bounds the attempts of one job.
+type Retry struct {
+	MaxAttempts int
+	MaxAge      time.Duration // from the first attempt
+	MinBackoff  time.Duration
+	MaxBackoff  time.Duration
+}
+
+// Retention says how long what has ended is kept.
+type Retention struct {
+	Finished    time.Duration
+	Dead        time.Duration
+	DeadMax     int64
+	Idempotency time.Duration
+}
+
+// LongestWindow is the longest window of the limits.
+func (c *Contract) LongestWindow() time.Duration {
+	var w time.Duration
+	for _, l := range c.Limits {
+		w = max(w, l.Per)
+	}
+	return w
+}
+
+// ShortestWindow is the shortest window of the limits.
+func (c *Contract) ShortestWindow() time.Duration {
+	w := c.LongestWindow()
+	for _, l := range c.Limits {
+		w = min(w, l.Per)
+	}
+	return w
+}

@@ -1,0 +1,137 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is an entry of the closed list of error codes that callers see.
+type Code string
+
+// The codes. Status and Retryable hold what each means.
+const (
+	CodeMalformed             Code = "malformed"
+	CodeIdempotencyKeyInvalid Code = "idempotency_key_invalid"
+	CodeUnauthenticated       Code = "unauthenticated"
+	CodeForbidden             Code = "forbidden"
+	CodeDestinationNotFound   Code = "destination_not_found"
+	CodeJobNotFound           Code = "job_not_found"
+	CodeMethodNotAllowed      Code = "method_not_allowed"
+	CodeNotFound              Code = "not_found"
+	CodeUnsupportedMediaType  Code = "unsupported_media_type"
+	CodeDestinationNotEmpty   Code = "destination_not_empty"
+	CodeOwnedByFile           Code = "owned_by_file"
+	CodeVersionMismatch       Code = "version_mismatch"
+	CodeTooLarge              Code = "too_large"
+	CodeInvalid               Code = "invalid"
+	CodeNotSupported          Code = "not_supported"
+	CodeIdempotencyKeyReused  Code = "idempotency_key_reused"
+	CodeQueueFull             Code = "queue_full"
+	CodeQueueBytesFull        Code = "queue_bytes_full"
+	CodeTenantShareFull       Code = "tenant_share_full"
+	CodeUnavailable           Code = "unavailable"
+	CodeOverloaded            Code = "overloaded"
+	CodeDestinationPaused     Code = "destination_paused"
+	CodeDestinationFaulty     Code = "destination_faulty"
+	CodeInternal              Code = "internal"
+)
+
+type codeInfo struct {
+	status    int
+	title     string
+	retryable bool
+}
+
+// codes is the one table from code to HTTP status and title.
+var codes = map[Code]codeInfo{
+	CodeMalformed:             {400, "The request cannot be parsed", false},
+	CodeIdempotencyKeyInvalid: {400, "The Idempotency-Key is not valid", false},
+	CodeUnauthenticated:       {401, "A valid key is needed", false},
+	CodeForbidden:             {403, "The key lacks a scope", false},
+	CodeDestinationNotFound:   {404, "No such destination", false},
+	CodeJobNotFound:           {404, "No such job", false},
+	CodeNotFound:              {404, "No such page", false},
+	CodeMethodNotAllowed:      {405, "Method not allowed", false},
+	CodeUnsupportedMediaType:  {415, "Unsupported media type", false},
+	CodeDestinationNotEmpty:   {409, "The destination still has jobs", false},
+	CodeOwnedByFile:           {409, "A file owns this destination", false},
+	CodeVersionMismatch:       {412, "The destination has another version", false},
+	CodeTooLarge:              {413, "Too large", false},
+	CodeInvalid:               {422, "The request is not valid", false},
+	CodeNotSupported:          {422, "Not supported", false},
+	CodeIdempotencyKeyReused:  {422, "The Idempotency-Key was used for another request", false},
+	CodeQueueFull:             {429, "The queue is full", true},
+	CodeQueueBytesFull:        {429, "The queue is full by bytes", true},
+	CodeTenantShareFull:       {429, "The tenant's share of the queue is full", true},
+	CodeUnavailable:           {503, "Temporarily unavailable", true},
+	CodeOverloaded:            {503, "Too many pushes are waiting", true},
+	CodeDestinationPaused:     {503, "The destination is paused and refuses jobs", true},
+	CodeDestinationFaulty:     {503, "The destination's stored contract is damaged", true},
+	CodeInternal:              {500, "Internal error", true},
+}
+
+// Status is the HTTP status of the code.
+func (c Code) Status() int { return codes[c].status }
+
+// Title is a short sentence that does not vary between occurrences.
+func (c Code) Title() string { return codes[c].title }
+
+// Retryable says whether the same request may succeed later.
+func (c Code) Retryable() bool { return codes[c].retryable }
+
+// Codes lists every code.
+func Codes() []Code {
+	all := make([]Code, 0, len(codes))
+	for c := range codes {
+		all = append(all, c)
+	}
+	return all
+}
+
+// FieldError is one problem with one field. Pointer is a JSON pointer
+// ("/limits/0/rate"); Line is the line in a file, 0 when there is none.
+type FieldError struct {
+	Pointer string
+	Line    int
+	Detail  string
+	Code    Code // CodeInvalid or CodeNotSupported
+}
+
+// Error is a failure with a code that a caller may be told.
+type Error struct {
+	Code       Code
+	Detail     string
+	Fields     []FieldError
+	RetryAfter time.Duration // with 429 and 503
+	Cause      error         // never shown to callers
+}
+
+// Errorf makes an Error with a detail for people.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) Error() string {
+	s := string(e.Code)
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	for _, f := range e.Fields {
+		s += fmt.Sprintf("; %s: %s", f.Pointer, f.Detail)
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// CodeOf finds the code in err; CodeInternal when it has none.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return CodeInternal
+}
