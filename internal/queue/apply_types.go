@@ -1,0 +1,17 @@
+package queue
+
+import "tundish/internal/destination"
+
+// ApplyRequest asks that a destination's contract be stored.
+type ApplyRequest struct {
+	Name     string
+	Contract *destination.Contract
+	Written  []byte // the contract as written, JSON
+	Source   Source
+	// IfVersion is the version the destination must have; 0: any.
+	IfVersion int64
+	// IfNone asks that no destination of the name exists.
+	IfNone bool
+	// DryRun checks everything and writes nothing.
+	DryRun bool
+}
