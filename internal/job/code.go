@@ -90,9 +90,11 @@ func Codes() []Code {
 }
 
 // FieldError is one problem with one field. Pointer is a JSON pointer
-// ("/limits/0/rate"); Line is the line in a file, 0 when there is none.
+// ("/limits/0/rate"); File and Line say where it was written, and are empty
+// and 0 when it came in no file.
 type FieldError struct {
 	Pointer string
+	File    string
 	Line    int
 	Detail  string
 	Code    Code // CodeInvalid or CodeNotSupported
@@ -118,7 +120,7 @@ func (e *Error) Error() string {
 		s += ": " + e.Detail
 	}
 	for _, f := range e.Fields {
-		s += fmt.Sprintf("; %s: %s", f.Pointer, f.Detail)
+		s += "; " + f.String()
 	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
@@ -127,6 +129,18 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
+
+// String is the problem in one line: file, line, pointer and detail, as far as known.
+func (f FieldError) String() string {
+	s := f.Pointer
+	if f.Line > 0 {
+		s = fmt.Sprintf("line %d: %s", f.Line, s)
+	}
+	if f.File != "" {
+		s = f.File + ": " + s
+	}
+	return s + ": " + f.Detail
+}
 
 // CodeOf finds the code in err; CodeInternal when it has none.
 func CodeOf(err error) Code {
