@@ -1,0 +1,112 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+
+	"tundish/internal/job"
+)
+
+const (
+	// handOver is how long before its slot a request is given to net/http. Until
+	// then the wait costs nothing if it ends early: the connection is untouched.
+	handOver = 5 * time.Millisecond
+
+	// A body beyond these bounds is not read to its end and costs the connection.
+	drainBytes = 64 << 10
+	drainTime  = time.Second
+)
+
+// exchange writes one request on c and reads the answer. stale means that the
+// connection had ended, nothing was written and another one may be tried. c is
+// given back or closed in any case.
+func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
+	if err := standBy(ctx, c, g); err != nil {
+		if errors.Is(err, errStale) {
+			c.close()
+			return staleResult(c), c.gate.reused.Load()
+		}
+		c.pool.put(c)
+		return notSent(err), false
+	}
+
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	defer g.cancel(nil)
+	defer g.end()
+	c.gate.pass.Store(g)
+	traced := httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
+		GotFirstResponseByte: func() { g.answered.Store(true) },
+	})
+	resp, err := c.http.RoundTrip(out.request(traced))
+	if err != nil {
+		c.close()
+		return failed(c, g, err)
+	}
+	res = answered(resp, g)
+	if drain(c, resp) {
+		c.gate.reused.Store(true)
+		c.pool.put(c)
+	} else {
+		c.close()
+	}
+	return res, false
+}
+
+// standBy waits until shortly before the slot. A connection that came too late
+// for its slot is noticed here, where it can still be kept.
+func standBy(ctx context.Context, c *conn, g *pass) error {
+	if g.at.IsZero() {
+		return waitUntil(ctx, time.Time{}, c.gate.closed)
+	}
+	if err := waitUntil(ctx, g.at.Add(-handOver), c.gate.closed); err != nil {
+		return err
+	}
+	if !c.usable() {
+		return errStale
+	}
+	if time.Now().After(g.at) {
+		return ask(g.gate)
+	}
+	return nil
+}
+
+// answered makes the result of an answer whose headers are complete.
+func answered(resp *http.Response, g *pass) Result {
+	started, wrote := g.written()
+	values := resp.Header.Values("Retry-After")
+	r := Result{
+		Outcome:    job.OutcomeOfStatus(resp.StatusCode, len(values) > 0),
+		HTTPStatus: resp.StatusCode,
+		Wrote:      wrote,
+		StartedAt:  started,
+		Duration:   since(started),
+	}
+	if r.Outcome != job.OutcomeDelivered {
+		r.RetryAfter = retryAfter(values, resp.Header.Get("Date"), time.Now())
+		r.Error = statusText(resp.StatusCode)
+	}
+	return r
+}
+
+// drain reads the rest of the answer so that the connection can be used again,
+// and says whether it can.
+func drain(c *conn, resp *http.Response) bool {
+	defer resp.Body.Close()
+	if resp.ContentLength > drainBytes || resp.StatusCode == http.StatusSwitchingProtocols {
+		return false
+	}
+	t := time.AfterFunc(drainTime, c.close)
+	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, drainBytes+1))
+	return t.Stop() && err == nil && n <= drainBytes && c.http.Available() > 0
+}
+
+func since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
+}

@@ -1,0 +1,202 @@
+package deliver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"tundish/internal/job"
+)
+
+var (
+	errNoAnswer = errors.New("no answer in time")
+	// errLeft means that the Send ended while it waited for a connection.
+	errLeft = errors.New("gave up waiting for a connection")
+)
+
+// dialError is a connection that did not come to be.
+type dialError struct {
+	cause     error
+	connected bool // TCP stood; TLS failed
+	within    time.Duration
+}
+
+func (e *dialError) Error() string { return e.cause.Error() }
+func (e *dialError) Unwrap() error { return e.cause }
+
+// connectResult is the outcome of an attempt that got no connection.
+func connectResult(ctx context.Context, err error) Result {
+	if errors.Is(err, errLeft) || errors.Is(err, context.Canceled) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return Result{Outcome: job.OutcomeConnectTimeout, Error: "connect: no connection before the attempt's end"}
+		}
+		if ctx.Err() == nil {
+			return Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
+		}
+		return notSent(context.Cause(ctx))
+	}
+	step, within := "connect", time.Duration(0)
+	if d, ok := errors.AsType[*dialError](err); ok {
+		within = d.within
+		if d.connected {
+			step = "TLS handshake"
+		}
+	}
+	outcome, text := connectOutcome(err, step == "TLS handshake")
+	if outcome == job.OutcomeConnectTimeout {
+		text = fmt.Sprintf("not done within %v", within)
+	}
+	return Result{Outcome: outcome, Error: short(step + ": " + text)}
+}
+
+func connectOutcome(err error, handshake bool) (job.Outcome, string) {
+	if errors.Is(err, errBlocked) {
+		return job.OutcomeBlocked, errBlocked.Error()
+	}
+	if d, ok := errors.AsType[*net.DNSError](err); ok {
+		return job.OutcomeDNS, "lookup " + d.Name + ": " + d.Err
+	}
+	if n, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || (ok && n.Timeout()) {
+		return job.OutcomeConnectTimeout, ""
+	}
+	switch {
+	case handshake:
+		return job.OutcomeTLS, tlsText(err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return job.OutcomeRefused, "connection refused"
+	}
+	return job.OutcomeConnect, lossText(err)
+}
+
+// tlsText keeps the words of the TLS packages, which speak of certificates and
+// versions, and no others.
+func tlsText(err error) string {
+	if v, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return v.Err.Error()
+	}
+	if a, ok := errors.AsType[tls.AlertError](err); ok {
+		return "the other side: " + a.Error()
+	}
+	if h, ok := errors.AsType[x509.HostnameError](err); ok {
+		return h.Error()
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "the other side does not speak TLS"
+	}
+	if s := err.Error(); strings.HasPrefix(s, "tls: ") || strings.HasPrefix(s, "remote error: tls: ") {
+		return s
+	}
+	return lossText(err)
+}
+
+// failed is the outcome of an exchange without a usable answer.
+func failed(c *conn, g *pass, err error) (res Result, stale bool) {
+	started, wrote := g.written()
+	if !wrote {
+		why, asked := g.refusal()
+		switch {
+		case g.ctx.Err() != nil:
+			return notSent(context.Cause(g.ctx)), false
+		case errors.Is(why, errRefused):
+			return notSent(why), false
+		}
+		// The gate has spoken for this write; it is not asked for another.
+		return staleResult(c), c.gate.reused.Load() && !asked
+	}
+	res = Result{Wrote: true, StartedAt: started, Duration: since(started)}
+	res.Outcome, res.Error = lostOutcome(g, err)
+	return res, false
+}
+
+// lostOutcome names what happened after the request was, or may have been, written.
+func lostOutcome(g *pass, err error) (job.Outcome, string) {
+	if g.ctx.Err() != nil {
+		switch cause := context.Cause(g.ctx); {
+		case errors.Is(cause, errNoAnswer):
+			return job.OutcomeTimeout, fmt.Sprintf("no answer within %v", g.timeout)
+		case errors.Is(cause, ErrStopped):
+			return job.OutcomeInterrupted, "cut off: " + ErrStopped.Error()
+		case errors.Is(cause, context.DeadlineExceeded):
+			return job.OutcomeTimeout, "no answer before the attempt's end"
+		}
+		return job.OutcomeInterrupted, "cut off before an answer"
+	}
+	if !g.answered.Load() {
+		return job.OutcomeReset, "no answer: " + lossText(err)
+	}
+	if connectionBroke(err) {
+		return job.OutcomeTruncated, "the answer broke off: " + lossText(err)
+	}
+	if strings.Contains(err.Error(), "response headers exceeded") {
+		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)
+	}
+	// net/http quotes what it could not read, and that may quote our secrets.
+	return job.OutcomeInvalidReply, "the answer is not HTTP/1.1"
+}
+
+func connectionBroke(err error) bool {
+	_, isNet := errors.AsType[net.Error](err)
+	return isNet || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// lossText says how a connection ended, in words that cannot carry anything
+// else: the error itself may quote addresses, headers or bytes of an answer.
+func lossText(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if a, ok := errors.AsType[tls.AlertError](err); ok {
+		return "the other side: " + a.Error()
+	}
+	return "the other side closed the connection"
+}
+
+// staleResult is the outcome when the connection ended before the write: for a
+// kept one a matter of chance, for a fresh one the destination's doing.
+func staleResult(c *conn) Result {
+	if c.gate.reused.Load() {
+		return notSent(errStale)
+	}
+	return Result{Outcome: job.OutcomeConnect, Error: errStale.Error()}
+}
+
+func notSent(why error) Result {
+	text := errRefused.Error()
+	switch {
+	case errors.Is(why, ErrStopped):
+		text = ErrStopped.Error()
+	case errors.Is(why, errStale):
+		text = errStale.Error()
+	case why != nil && !errors.Is(why, errRefused):
+		text = "given up before the first byte"
+	}
+	return Result{Outcome: job.OutcomeNotSent, Error: text}
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status)))
+}
+
+const maxErrorBytes = 200
+
+// short bounds a text and takes the control characters out of it.
+func short(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxErrorBytes {
+		s = strings.ToValidUTF8(s[:maxErrorBytes], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,192 @@
+package deliver
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// outgoing is a request that is ready to be written.
+type outgoing struct {
+	target target
+	method string
+	url    *url.URL
+	host   string // of the contract's Host header; empty: the URL's
+	header http.Header
+	body   []byte
+}
+
+// build makes the request of an attempt. An error means that it can never be sent.
+func build(a *Attempt, userAgent string) (*outgoing, error) {
+	if a.Contract == nil || a.Job == nil {
+		return nil, errors.New("attempt without contract or job")
+	}
+	t := &a.Contract.Target
+	method := firstOf(a.Job.Request.Method, t.Method, http.MethodPost)
+	if err := ValidateMethod(method); err != nil {
+		return nil, err
+	}
+	u, err := join(t.URL, a.Job.Request.Path)
+	if err != nil {
+		return nil, err
+	}
+	out := &outgoing{
+		target: target{u.Scheme, hostPort(u)},
+		method: method,
+		url:    u,
+		header: make(http.Header, 12),
+		body:   a.Job.Request.Body,
+	}
+	if err := out.fillHeader(a, userAgent); err != nil {
+		return nil, err
+	}
+	out.emptyLength()
+	return out, nil
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// fillHeader puts the headers together. A job's header takes the place of the
+// contract's of the same name, but for Authorization: what the operator wrote
+// there a producer does not replace. What Tundish itself says comes last and wins.
+func (o *outgoing) fillHeader(a *Attempt, userAgent string) error {
+	if err := o.contractHeaders(a); err != nil {
+		return err
+	}
+	if err := o.jobHeaders(a); err != nil {
+		return err
+	}
+	if _, named := o.header["User-Agent"]; !named {
+		o.header.Set("User-Agent", userAgent)
+	}
+	return o.ownHeaders(a)
+}
+
+func (o *outgoing) contractHeaders(a *Attempt) error {
+	for _, h := range a.Contract.Target.Headers {
+		if err := validField(h.Name, h.Value); err != nil {
+			return fmt.Errorf("contract: %w", err)
+		}
+		if http.CanonicalHeaderKey(h.Name) == "Host" {
+			o.host = h.Value
+			continue
+		}
+		if err := ValidateHeader(h.Name, h.Value); err != nil {
+			return fmt.Errorf("contract: %w", err)
+		}
+		o.header.Add(h.Name, h.Value)
+	}
+	return nil
+}
+
+func (o *outgoing) jobHeaders(a *Attempt) error {
+	r := &a.Job.Request
+	if r.ContentType != "" {
+		if err := validField("Content-Type", r.ContentType); err != nil {
+			return err
+		}
+		o.header.Set("Content-Type", r.ContentType)
+	}
+	_, contracted := o.header["Authorization"]
+	given := make(map[string]bool, len(r.Headers))
+	for _, h := range r.Headers {
+		if err := ValidateHeader(h.Name, h.Value); err != nil {
+			return err
+		}
+		name := http.CanonicalHeaderKey(h.Name)
+		if name == "Authorization" && contracted {
+			continue
+		}
+		if !given[name] {
+			o.header.Del(name)
+			given[name] = true
+		}
+		o.header.Add(name, h.Value)
+	}
+	return nil
+}
+
+func (o *outgoing) ownHeaders(a *Attempt) error {
+	key := firstOf(a.Key, string(a.Job.ID))
+	if name := a.Contract.Idempotency.Header; name != "" {
+		if err := validField(name, key); err != nil {
+			return err
+		}
+		o.header.Set(name, key)
+	}
+	if err := validField("Tundish-Job-Id", string(a.Job.ID)); err != nil {
+		return err
+	}
+	o.header.Set("Tundish-Job-Id", string(a.Job.ID))
+	o.header.Set("Tundish-Attempt", strconv.Itoa(max(a.Number, 1)))
+	trace := a.Traceparent
+	if trace == "" || validField("Traceparent", trace) != nil {
+		trace = newTraceparent()
+	}
+	o.header.Set("Traceparent", trace)
+	return nil
+}
+
+// newTraceparent starts a W3C trace. Its flags are 00: nothing was recorded here.
+func newTraceparent() string {
+	var id [24]byte
+	rand.Read(id[:]) // never fails
+	return "00-" + hex.EncodeToString(id[:16]) + "-" + hex.EncodeToString(id[16:]) + "-00"
+}
+
+// request makes the http.Request for one write. The body is never nil nor
+// http.NoBody and GetBody is never set, so that nothing takes the request for
+// one that can be repeated.
+func (o *outgoing) request(ctx context.Context) *http.Request {
+	r := &http.Request{
+		Method: o.method, URL: o.url, Host: o.host, Header: o.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		// net/http knows this combination as one in memory and writes headers
+		// and body together.
+		Body:          io.NopCloser(bytes.NewReader(o.body)),
+		ContentLength: int64(len(o.body)),
+	}
+	if len(o.body) == 0 {
+		r.TransferEncoding = []string{"identity"}
+	}
+	return r.WithContext(ctx)
+}
+
+// emptyLength gives an empty body its Content-Length. net/http takes such a body
+// for one of unknown length and would send it chunked; "identity" in request
+// rules that out, but then it writes no Content-Length of its own and drops ours
+// in its canonical spelling. In lower case, the same to every reader (RFC 9110
+// §5.1), it passes.
+func (o *outgoing) emptyLength() {
+	if len(o.body) > 0 {
+		return
+	}
+	switch o.method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return // nobody expects a length there
+	}
+	o.header["content-length"] = []string{"0"}
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}

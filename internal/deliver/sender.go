@@ -1,0 +1,238 @@
+package deliver
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+)
+
+// ErrStopped is the cause to cancel a Send with when the worker stops.
+var ErrStopped = errors.New("the worker stops")
+
+const (
+	defaultMaxIdle     = 256
+	defaultIdleTimeout = 30 * time.Second
+	defaultDialTimeout = 10 * time.Second
+	defaultTimeout     = 10 * time.Second
+	defaultUserAgent   = "tundish"
+
+	// forgetAfter is how long the pool of a target nobody sends to is kept.
+	forgetAfter = 10 * time.Minute
+	// connections is how many a Send may find dead before its slot is over.
+	connections = 3
+)
+
+// Config holds what all attempts of a worker share.
+type Config struct {
+	// AllowPrivate lists address ranges that may be dialled although they are
+	// not public. Default: none.
+	AllowPrivate []netip.Prefix
+	// MaxIdlePerTarget is how many connections to one scheme, host and port are
+	// kept while unused. Below the number of senders, connections are opened
+	// and closed all the time. Default: 256.
+	MaxIdlePerTarget int
+	// IdleTimeout is how long an unused connection is kept. Default: 30 s.
+	IdleTimeout time.Duration
+	// DialTimeout bounds name lookup, connect and TLS handshake together. Default: 10 s.
+	DialTimeout time.Duration
+	// UserAgent is sent unless contract or job name one. Default: "tundish".
+	UserAgent string
+	// RootCAs are trusted for TLS. Default: the system's.
+	RootCAs *x509.CertPool
+}
+
+// Attempt is one request to make.
+type Attempt struct {
+	Lane     string // destination name
+	Contract *destination.Contract
+	Job      *job.Job
+	Number   int    // 1, 2, …
+	Key      string // idempotency key as the destination gets it; empty: the job's id
+	// Traceparent is sent as it is; empty or unusable: a fresh one.
+	Traceparent string
+	// Timeout is counted from the first byte written; zero: the contract's.
+	Timeout time.Duration
+	// At is the moment of the slot, with Go's monotonic reading; zero: now. The
+	// connection is made ready before it, nothing is written before it.
+	At time.Time
+	// Gate is the last check, called inside the Write that carries the first
+	// bytes. With an error nothing is written. When the connection is at hand
+	// only after At, Gate is asked once more before, to spare the connection:
+	// only a call that a write follows counts. Nil: always open.
+	Gate func() error
+}
+
+// Result says how an attempt ended.
+type Result struct {
+	Outcome    job.Outcome
+	HTTPStatus int           // 0: no answer
+	RetryAfter time.Duration // 0: none; at most 24 h
+	Wrote      bool          // the first byte left, or may have left
+	// StartedAt is when the first byte was written, with the monotonic reading,
+	// so that StartedAt.Sub(At) is the lateness; zero when none was.
+	StartedAt time.Time
+	Duration  time.Duration // from StartedAt until the outcome was known
+	Error     string        // short, for people; no secret, no URL query
+	Response  *job.Response // nil: answers are not kept
+}
+
+// Sender makes attempts. It is safe for concurrent use.
+type Sender struct {
+	cfg  Config
+	base context.Context // of dials, which may outlive their Send
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	pools  map[target]*pool
+}
+
+// New makes a Sender. Close it.
+func New(cfg Config) *Sender {
+	setDefault(&cfg.MaxIdlePerTarget, defaultMaxIdle)
+	setDefault(&cfg.IdleTimeout, defaultIdleTimeout)
+	setDefault(&cfg.DialTimeout, defaultDialTimeout)
+	setDefault(&cfg.UserAgent, defaultUserAgent)
+	s := &Sender{cfg: cfg, pools: make(map[target]*pool)}
+	s.base, s.stop = context.WithCancel(context.Background())
+	s.wg.Go(s.janitor)
+	return s
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Close drops all unused connections and waits for dials to end. A Send under
+// way is not cut: cancel its context first. A Send after Close sends nothing.
+func (s *Sender) Close() {
+	s.mu.Lock()
+	s.closed = true
+	pools := s.pools
+	s.pools = nil
+	s.mu.Unlock()
+	s.stop()
+	for _, p := range pools {
+		p.close()
+	}
+	s.wg.Wait()
+}
+
+// Send makes one attempt and never more than one write of it. It ends at the
+// latest when ctx does.
+func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
+	var g *pass
+	defer func() {
+		if recover() != nil {
+			res = panicked(g)
+		}
+	}()
+	out, err := build(&a, s.cfg.UserAgent)
+	if err != nil {
+		return Result{Outcome: job.OutcomeBadRequest, Error: short(err.Error())}
+	}
+	p := s.borrow(out.target)
+	if p == nil {
+		return Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
+	}
+	defer s.giveBack(p)
+
+	for try := 1; ; try++ {
+		c, err := p.acquire(ctx)
+		if err != nil {
+			return connectResult(ctx, err)
+		}
+		g = &pass{at: a.At, gate: a.Gate, timeout: timeoutOf(&a)}
+		res, stale := exchange(ctx, c, out, g)
+		if !stale || try == connections {
+			return res
+		}
+	}
+}
+
+// panicked is the result of a Send that panicked: the job must not come back
+// for ever, nor be sent again if it may have left.
+func panicked(g *pass) Result {
+	r := Result{Outcome: job.OutcomeBadRequest, Error: "internal error while sending"}
+	if g == nil {
+		return r
+	}
+	if at, wrote := g.written(); wrote {
+		r.Outcome, r.Wrote, r.StartedAt = job.OutcomeReset, true, at
+	}
+	return r
+}
+
+func timeoutOf(a *Attempt) time.Duration {
+	if a.Timeout > 0 {
+		return a.Timeout
+	}
+	if t := a.Contract.Target.Timeout; t > 0 {
+		return t
+	}
+	return defaultTimeout
+}
+
+// borrow finds or makes the pool of a target; nil when the sender is closed.
+func (s *Sender) borrow(t target) *pool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	p := s.pools[t]
+	if p == nil {
+		p = newPool(s, t)
+		s.pools[t] = p
+	}
+	p.users++
+	return p
+}
+
+func (s *Sender) giveBack(p *pool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.users--
+	p.lastUse = time.Now()
+}
+
+// janitor drops connections that are dead or unused for too long, and pools
+// that nobody uses.
+func (s *Sender) janitor() {
+	tick := time.NewTicker(max(s.cfg.IdleTimeout/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.base.Done():
+			return
+		case now := <-tick.C:
+			s.sweep(now)
+		}
+	}
+}
+
+func (s *Sender) sweep(now time.Time) {
+	s.mu.Lock()
+	pools := make([]*pool, 0, len(s.pools))
+	for t, p := range s.pools {
+		pools = append(pools, p)
+		if p.users == 0 && now.Sub(p.lastUse) > forgetAfter {
+			delete(s.pools, t)
+			p.close()
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range pools {
+		p.prune(now)
+	}
+}
