@@ -3,7 +3,8 @@ package destination
 import "time"
 
 // Contract is what Tundish keeps to for one destination: every field filled
-// in, checked and in Go's own units. It is made by Parse and by nothing else.
+// in, checked and in Go's own units. It is made by ParseContract and ParseFile,
+// and by nothing else.
 type Contract struct {
 	Name   string
 	Class  string // name of the class it was made from; empty: none
@@ -14,7 +15,7 @@ type Contract struct {
 
 	// Guard is the share of the window by which slots are spread further, so
 	// that the rate holds in any sliding window (0.005 is 0.5 %). It is as
-	// granted: Parse raises it where a short window needs more.
+	// granted: parsing raises it where a short window needs more.
 	Guard       float64
 	MaxInFlight int // leased jobs of all workers, prefetched ones included
 

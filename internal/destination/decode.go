@@ -1,0 +1,193 @@
+package destination
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"tundish/internal/job"
+)
+
+const (
+	day = 24 * time.Hour
+
+	kib int64 = 1 << 10
+	mib int64 = 1 << 20
+	gib int64 = 1 << 30
+	tib int64 = 1 << 40
+)
+
+// Bounds of what the writer of a contract names.
+const (
+	maxLabels     = 64
+	maxLabelBytes = 255
+	maxWeights    = 1000
+)
+
+// decode turns a merged tree into a contract. With part it is one layer of a
+// contract: fields may be missing, and how they fit together is not checked.
+func decode(v *value, p *problems, part bool) *Contract {
+	o := p.open(v, part)
+	c := &Contract{}
+	if !part {
+		c.Name, c.Class = identity(o)
+	}
+	c.Labels = labels(o)
+	c.Target = target(o.section("target"))
+	var shortest *value
+	c.Limits, shortest = limits(o)
+	c.Guard = guard(o, c.Limits, shortest)
+	c.MaxInFlight = int(o.whole("max_in_flight", defaultInFlight(c.Limits), 1, maxInFlight))
+	c.Queue = queue(o.section("queue"))
+	c.Tenants = tenants(o.section("tenants"))
+	c.Idempotency = idempotency(o.section("idempotency"))
+	c.Retry = retry(o.section("retry"))
+	c.Retention = retention(o.section("retention"))
+	c.Paused = o.flag("paused")
+	notBuilt(o)
+	o.close()
+	if !part {
+		relations(c, v, p)
+	}
+	return c
+}
+
+// notBuilt names the parts of a contract that come later.
+func notBuilt(o *object) {
+	o.later("slots")
+	o.later("breaker")
+	o.later("callback")
+	o.later("verify")
+	o.later("learn_limits")
+	o.later("secrets")
+	o.later("delivery", "at_least_once")
+	o.later("durability", "memory")
+	adaptive := o.section("adaptive")
+	adaptive.later("enabled", "false")
+	adaptive.later("floor")
+	adaptive.close()
+}
+
+func identity(o *object) (name, class string) {
+	return o.name("name", true), o.name("class", false)
+}
+
+// name reads a field that holds a name.
+func (o *object) name(field string, needed bool) string {
+	v := o.get(field)
+	switch {
+	case v == nil && needed:
+		o.missing(field, wantName)
+		return ""
+	case v == nil:
+		return ""
+	case v.kind != text || !validName(v.text):
+		o.p.bad(v, wantName)
+		return ""
+	}
+	return v.text
+}
+
+func labels(o *object) map[string]string {
+	v, names := o.entries("labels", maxLabels)
+	all := map[string]string{}
+	for _, name := range names {
+		field := v.fields[name]
+		switch {
+		case !validLabel(name):
+			o.p.invalid(field, "labels: %s is not allowed as a name; give 1 to %d letters, digits, '.', '_', '-' and '/'", quoted(name), maxNameBytes)
+		case field.kind != text:
+			o.p.bad(field, "text, in quotes where it looks like something else")
+		case len(field.text) > maxLabelBytes:
+			o.p.invalid(field, "%s: %d bytes are not allowed; give at most %d", field.label(), len(field.text), maxLabelBytes)
+		default:
+			all[name] = field.text
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+func validLabel(name string) bool {
+	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool {
+		return !asciiLetterOrDigit(r) && !strings.ContainsRune("._-/", r)
+	})
+}
+
+func asciiLetterOrDigit(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+func queue(o *object) Queue {
+	defer o.close()
+	o.later("scheduled", "0")
+	return Queue{
+		Capacity:        o.whole("capacity", 10_000, 1, 10_000_000),
+		MaxBytes:        quantity(o, sizes, "max_bytes", 256*mib, 64*kib, tib),
+		MaxJobBytes:     quantity(o, sizes, "max_job_bytes", 256*kib, kib, 16*mib),
+		MaxHistoryBytes: quantity(o, sizes, "max_history_bytes", gib, 64*kib, tib),
+		Aging:           quantity(o, durations, "aging", 10*time.Second, 0, day),
+		WhenPaused:      WhenPaused(o.choice("when_paused", string(Accept), string(Accept), string(Refuse))),
+	}
+}
+
+func tenants(o *object) Tenants {
+	defer o.close()
+	// A share of all that is free would be no bound at all: s/(1-s) has no end.
+	t := Tenants{Share: quantity(o, shares, "share", 0, 0, 0.99)}
+	v, names := o.entries("weights", maxWeights)
+	weights := map[string]float64{}
+	for _, name := range names {
+		field := v.fields[name]
+		w, err := strconv.ParseFloat(field.text, 64)
+		switch {
+		case name == "" || len(name) > job.MaxTenantBytes:
+			o.p.invalid(field, "weights: %s is not a tenant; give 1 to %d bytes", quoted(name), job.MaxTenantBytes)
+		case field.kind != number || err != nil || w < 0.001 || w > 1000:
+			o.p.bad(field, "a number from 0.001 to 1000")
+		default:
+			weights[name] = w
+		}
+	}
+	if len(weights) > 0 {
+		t.Weights = weights
+	}
+	return t
+}
+
+func idempotency(o *object) Idempotency {
+	defer o.close()
+	i := Idempotency{
+		Header: o.text("header", defaultKeyHeader, maxHeaderNameBytes),
+		Prefix: Prefix(o.choice("prefix", string(PrefixProducer), string(PrefixProducer), string(PrefixNone))),
+	}
+	if !keyHeader(i.Header) {
+		o.p.bad(o.get("header"), "the name of a header that nothing else sets, such as "+defaultKeyHeader)
+		i.Header = defaultKeyHeader
+	}
+	return i
+}
+
+func retry(o *object) Retry {
+	defer o.close()
+	o.later("max_retry_after")
+	o.later("max_throttled")
+	return Retry{
+		MaxAttempts: int(o.whole("max_attempts", 8, 1, 1000)),
+		MaxAge:      quantity(o, durations, "max_age", day, time.Second, 366*day),
+		MinBackoff:  quantity(o, durations, "min_backoff", time.Second, 10*time.Millisecond, day),
+		MaxBackoff:  quantity(o, durations, "max_backoff", 10*time.Minute, 10*time.Millisecond, 30*day),
+	}
+}
+
+func retention(o *object) Retention {
+	defer o.close()
+	return Retention{
+		Finished:    quantity(o, durations, "finished", time.Hour, 0, 366*day),
+		Dead:        quantity(o, durations, "dead", 30*day, time.Minute, 366*day),
+		DeadMax:     o.whole("dead_max", 10_000, 1, 10_000_000),
+		Idempotency: quantity(o, durations, "idempotency", day, 0, 366*day),
+	}
+}

@@ -1,0 +1,52 @@
+package destination
+
+import "fmt"
+
+// relation is a bound between two fields of a contract.
+type relation struct {
+	field, other string // paths; field must not be above other
+	compare      func(c *Contract) (holds bool, field, other string)
+}
+
+var bounds = []relation{
+	{"retry.min_backoff", "retry.max_backoff", func(c *Contract) (bool, string, string) {
+		return c.Retry.MinBackoff <= c.Retry.MaxBackoff, FormatDuration(c.Retry.MinBackoff), FormatDuration(c.Retry.MaxBackoff)
+	}},
+	{"retry.min_backoff", "retry.max_age", func(c *Contract) (bool, string, string) {
+		return c.Retry.MinBackoff <= c.Retry.MaxAge, FormatDuration(c.Retry.MinBackoff), FormatDuration(c.Retry.MaxAge)
+	}},
+	{"target.http.timeout", "retry.max_age", func(c *Contract) (bool, string, string) {
+		return c.Target.Timeout <= c.Retry.MaxAge, FormatDuration(c.Target.Timeout), FormatDuration(c.Retry.MaxAge)
+	}},
+	{"queue.max_job_bytes", "queue.max_bytes", func(c *Contract) (bool, string, string) {
+		return c.Queue.MaxJobBytes <= c.Queue.MaxBytes, FormatSize(c.Queue.MaxJobBytes), FormatSize(c.Queue.MaxBytes)
+	}},
+}
+
+// relations reports fields that do not fit together. It leaves out fields that
+// are wrong by themselves: what they were to be is not known.
+func relations(c *Contract, root *value, p *problems) {
+	for _, r := range bounds {
+		field, other := root.find(r.field), root.find(r.other)
+		if p.broken[field] || p.broken[other] {
+			continue
+		}
+		holds, was, bound := r.compare(c)
+		if holds {
+			continue
+		}
+		at := field
+		if at == nil {
+			at = other // at least one is written: the defaults fit together
+		}
+		p.invalid(at, "%s (%s) must not be above %s (%s)", r.field, given(was, field), r.other, given(bound, other))
+	}
+	idempotencyHeaderIsFree(c, root, p)
+}
+
+func given(s string, v *value) string {
+	if v == nil {
+		return fmt.Sprintf("%s by default", s)
+	}
+	return s
+}

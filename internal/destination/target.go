@@ -1,0 +1,237 @@
+package destination
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tundish/internal/job"
+)
+
+const (
+	maxURLBytes         = 2048
+	maxMethodBytes      = 32
+	maxHeaderNameBytes  = 128
+	maxHeaderValueBytes = 8 << 10
+
+	defaultMethod    = "POST"
+	defaultKeyHeader = "Idempotency-Key"
+)
+
+func target(o *object) HTTPTarget {
+	defer o.close()
+	o.later("smtp")
+	part := o.part || o.v.fields["smtp"] != nil
+	http := o.section("http")
+	http.part = http.part || part
+	return httpTarget(http)
+}
+
+func httpTarget(o *object) HTTPTarget {
+	defer o.close()
+	o.later("sign")
+	o.later("auth")
+	o.later("tls")
+	o.later("keep_response")
+	o.later("http2", "false")
+	return HTTPTarget{
+		URL:     targetURL(o),
+		Method:  method(o),
+		Headers: headers(o),
+		Timeout: quantity(o, durations, "timeout", 10*time.Second, 100*time.Millisecond, 10*time.Minute),
+	}
+}
+
+// targetURL reads the URL below which jobs are sent. No error repeats it: it
+// may hold what should not be seen.
+func targetURL(o *object) string {
+	const want = "an absolute http or https URL, such as https://api.example/v1"
+	v := o.get("url")
+	if v == nil {
+		o.missing("url", want)
+		return ""
+	}
+	if v.kind != text {
+		o.p.bad(v, want)
+		return ""
+	}
+	if reference(v.text) {
+		o.p.notSupported(v, "url: references (${…}) are not supported yet")
+		return ""
+	}
+	u, wrong := parseTarget(v.text)
+	if wrong != "" {
+		o.p.invalid(v, "url: %s; give %s", wrong, want)
+		return ""
+	}
+	return u.String()
+}
+
+// parseTarget says what is wrong with a target's URL; nothing when it is good.
+func parseTarget(s string) (*url.URL, string) {
+	if s == "" || len(s) > maxURLBytes {
+		return nil, "it must have 1 to " + strconv.Itoa(maxURLBytes) + " bytes"
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\\\"<>^`{|}", r) }) {
+		return nil, "a character in it needs percent-encoding (or punycode, in the host)"
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, "it cannot be parsed"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, "its scheme is not http or https"
+	case u.User != nil:
+		return nil, "a user or password is not allowed in it"
+	case u.Hostname() == "" || u.Opaque != "":
+		return nil, "it names no host"
+	case !validHost(u):
+		return nil, "its host or port is not valid"
+	case strings.Contains(s, "?"):
+		return nil, "a query is not allowed in it (a job's path may have one)"
+	case strings.Contains(s, "#"):
+		return nil, "a fragment is not allowed in it"
+	case slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." }):
+		return nil, "its path must not contain . or .. segments"
+	}
+	return u, ""
+}
+
+func validHost(u *url.URL) bool {
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return false
+		}
+	} else if strings.HasSuffix(u.Host, ":") {
+		return false
+	}
+	return !strings.ContainsFunc(u.Hostname(), func(r rune) bool {
+		return !asciiLetterOrDigit(r) && !strings.ContainsRune(".-_:", r)
+	})
+}
+
+// reference says whether a value holds a reference to a secret.
+func reference(s string) bool { return strings.Contains(s, "${") }
+
+// method reads the method of jobs that name none. CONNECT would make a tunnel.
+func method(o *object) string {
+	m := o.text("method", defaultMethod, maxMethodBytes)
+	odd := func(r rune) bool { return (r < 'A' || r > 'Z') && r != '-' }
+	if strings.ContainsFunc(m, odd) || m == "CONNECT" {
+		o.p.bad(o.get("method"), "a method in capitals, such as POST (not CONNECT)")
+		return defaultMethod
+	}
+	return m
+}
+
+// reserved holds the headers that a contract may not set: those of one
+// connection (RFC 9110, section 7.6.1, and what frames a message), and those
+// Tundish sets itself. All in lower case.
+var reserved = map[string]string{
+	"connection":          "belongs to one connection",
+	"keep-alive":          "belongs to one connection",
+	"proxy-authenticate":  "belongs to one connection",
+	"proxy-authorization": "belongs to one connection",
+	"proxy-connection":    "belongs to one connection",
+	"te":                  "belongs to one connection",
+	"trailer":             "belongs to one connection",
+	"upgrade":             "belongs to one connection",
+	"expect":              "would change how a request is sent",
+	"transfer-encoding":   "is set for every request",
+	"content-length":      "is set for every request",
+	"host":                "comes from the URL",
+	"idempotency-key":     "is set by Tundish",
+	"traceparent":         "is set by Tundish",
+}
+
+func reservedHeader(name string) string {
+	lower := strings.ToLower(name)
+	if strings.HasPrefix(lower, "tundish-") {
+		return "is set by Tundish"
+	}
+	return reserved[lower]
+}
+
+// keyHeader says whether name may carry the idempotency key.
+func keyHeader(name string) bool {
+	if !token(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "authorization") {
+		return false
+	}
+	return strings.EqualFold(name, defaultKeyHeader) || reservedHeader(name) == ""
+}
+
+// token says whether s is a token of RFC 9110, as names of headers are.
+func token(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !asciiLetterOrDigit(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// headers reads the fixed headers, in order of their names. No error repeats a value.
+func headers(o *object) []Header {
+	v, names := o.entries("headers", job.MaxHeaders)
+	var all []Header
+	size := 0
+	seen := map[string]bool{}
+	for _, name := range names {
+		field := v.fields[name]
+		lower := strings.ToLower(name)
+		switch why := reservedHeader(name); {
+		case !token(name) || len(name) > maxHeaderNameBytes:
+			o.p.invalid(field, "headers: %s is not the name of a header", quoted(name))
+		case why != "":
+			o.p.invalid(field, "headers: %s %s", name, why)
+		case seen[lower]:
+			o.p.invalid(field, "headers: %s is given twice (the case of letters does not count)", name)
+		default:
+			all = append(all, headerValues(o.p, field)...)
+		}
+		seen[lower] = true
+	}
+	for _, h := range all {
+		size += len(h.Name) + len(h.Value)
+	}
+	if size > job.MaxHeaderBytes || len(all) > job.MaxHeaders {
+		o.p.invalid(v, "headers: %d with %d bytes are too many; give at most %d with %d bytes", len(all), size, job.MaxHeaders, job.MaxHeaderBytes)
+	}
+	return all
+}
+
+// headerValues reads one text or a list of them.
+func headerValues(p *problems, v *value) []Header {
+	values := []*value{v}
+	if v.kind == list {
+		values = v.items
+	}
+	var all []Header
+	for _, item := range values {
+		switch {
+		case item.kind != text:
+			p.invalid(item, "%s: give text, in quotes where it looks like something else", item.label())
+		case reference(item.text):
+			p.notSupported(item, "%s: references (${…}) are not supported yet", item.label())
+		case !fieldValue(item.text):
+			p.invalid(item, "%s: not a header's value; give at most %d visible ASCII characters and spaces, none at the ends", item.label(), maxHeaderValueBytes)
+		default:
+			all = append(all, Header{v.name, item.text})
+		}
+	}
+	return all
+}
+
+func fieldValue(s string) bool {
+	return len(s) <= maxHeaderValueBytes && strings.TrimSpace(s) == s &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// idempotencyHeaderIsFree refuses a fixed header that would stand where the key goes.
+func idempotencyHeaderIsFree(c *Contract, root *value, p *problems) {
+	for _, h := range c.Target.Headers {
+		if strings.EqualFold(h.Name, c.Idempotency.Header) {
+			p.invalid(root.find("idempotency.header"), "idempotency.header (%s) must not be one of target.http.headers", c.Idempotency.Header)
+			return
+		}
+	}
+}
