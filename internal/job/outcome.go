@@ -58,7 +58,7 @@ var classes = map[Outcome]Class{
 	OutcomeTLS:            Retry,
 	OutcomeConnect:        Retry,
 	OutcomeConnectTimeout: Retry,
-	OutcomeBlocked:        Permanent,
+	OutcomeBlocked:        Retry, // a wrong allow-list must not lose jobs
 	OutcomeReset:          Ambiguous,
 	OutcomeTimeout:        Ambiguous,
 	OutcomeTruncated:      Ambiguous,
