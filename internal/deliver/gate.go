@@ -23,6 +23,7 @@ type gateConn struct {
 	raw    syscall.RawConn // nil when the platform has none
 	pass   atomic.Pointer[pass]
 	reused atomic.Bool // carried a request before
+	ended  atomic.Bool // nothing more can be read
 	closed chan struct{}
 	once   sync.Once
 }
@@ -49,6 +50,14 @@ func (c *gateConn) dead() bool {
 	default:
 	}
 	return c.raw != nil && peerEnded(c.raw, c.reused.Load())
+}
+
+func (c *gateConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.ended.Store(true)
+	}
+	return n, err
 }
 
 func (c *gateConn) Write(b []byte) (int, error) {

@@ -172,3 +172,31 @@ func wantOutcome(t testing.TB, r Result, want job.Outcome, wrote bool) {
 }
 
 var background = context.Background()
+
+// idleConns counts the unused connections a Sender keeps.
+func idleConns(s *Sender) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, p := range s.pools {
+		p.mu.Lock()
+		n += len(p.idle)
+		p.mu.Unlock()
+	}
+	return n
+}
+
+// waitFor waits for what no channel tells of.
+func waitFor(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(10 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}

@@ -112,12 +112,12 @@ func failed(c *conn, g *pass, err error) (res Result, stale bool) {
 		return staleResult(c), c.gate.reused.Load() && !asked
 	}
 	res = Result{Wrote: true, StartedAt: started, Duration: since(started)}
-	res.Outcome, res.Error = lostOutcome(g, err)
+	res.Outcome, res.Error = lostOutcome(c, g, err)
 	return res, false
 }
 
 // lostOutcome names what happened after the request was, or may have been, written.
-func lostOutcome(g *pass, err error) (job.Outcome, string) {
+func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
 	if g.ctx.Err() != nil {
 		switch cause := context.Cause(g.ctx); {
 		case errors.Is(cause, errNoAnswer):
@@ -132,11 +132,12 @@ func lostOutcome(g *pass, err error) (job.Outcome, string) {
 	if !g.answered.Load() {
 		return job.OutcomeReset, "no answer: " + lossText(err)
 	}
-	if connectionBroke(err) {
-		return job.OutcomeTruncated, "the answer broke off: " + lossText(err)
-	}
 	if strings.Contains(err.Error(), "response headers exceeded") {
 		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)
+	}
+	// A line that broke off reaches us as a malformed one.
+	if connectionBroke(err) || c.gate.ended.Load() {
+		return job.OutcomeTruncated, "the answer broke off: " + lossText(err)
 	}
 	// net/http quotes what it could not read, and that may quote our secrets.
 	return job.OutcomeInvalidReply, "the answer is not HTTP/1.1"

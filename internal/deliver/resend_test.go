@@ -206,14 +206,7 @@ func TestDialOutlivesItsSend(t *testing.T) {
 	defer cancel()
 	wantOutcome(t, s.Send(ctx, a), job.OutcomeConnectTimeout, false)
 	close(release)
-	s.mu.Lock()
-	var p *pool
-	for _, p = range s.pools {
-	}
-	s.mu.Unlock()
-	for p.orphans.Load() > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, "the connection to be kept", func() bool { return idleConns(s) == 1 })
 	wantOutcome(t, s.Send(background, a), job.OutcomeDelivered, true)
 	if n := accepted.Load(); n != 1 {
 		t.Errorf("%d connections, want the first one to be kept", n)
