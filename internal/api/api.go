@@ -1,0 +1,173 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+	"tundish/internal/queue"
+)
+
+// Store is what the door needs of the lanes. Errors that a caller is to be
+// told are *job.Error.
+type Store interface {
+	pusher
+	reader
+	Job(ctx context.Context, destination string, id job.ID) (*queue.Status, error)
+	Destinations(ctx context.Context, prefix, after string, limit int) (list []*queue.Destination, next string, err error)
+	Apply(ctx context.Context, req queue.ApplyRequest) (d *queue.Destination, created bool, err error)
+	Delete(ctx context.Context, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error)
+	Pause(ctx context.Context, name, reason string) (effective time.Duration, err error)
+	Resume(ctx context.Context, name string) (effective time.Duration, err error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Store Store
+	// Keys are the producers' keys; nil: no key is needed and every caller
+	// may do everything.
+	Keys *Keys
+	// Version of the program, for the OpenAPI document. Default "dev".
+	Version string
+	// Log gets what a caller must not see. Default: nothing is logged.
+	Log *slog.Logger
+	// Registerer gets the metrics. Default: they are not exposed.
+	Registerer prometheus.Registerer
+	// MetricsDestinations bounds the destination labels. Default 200.
+	MetricsDestinations int
+	// Now is the wall clock. Default time.Now.
+	Now func() time.Time
+}
+
+func (c *Config) fill() error {
+	if c.Store == nil {
+		return errors.New("api: Store must be given")
+	}
+	if c.MetricsDestinations < 0 {
+		return errors.New("api: MetricsDestinations is negative")
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Log = c.Log.With("component", "api")
+	return nil
+}
+
+// API is the door. Its Handler wants a server with ReadHeaderTimeout,
+// IdleTimeout and MaxHeaderBytes (64 KiB holds the contract's bounds); it
+// bounds the reading of bodies itself, and ReadTimeout would be lifted by that.
+type API struct {
+	cfg       Config
+	commit    *committer
+	contracts *contracts
+	refusals  *refusals
+	metrics   *metrics
+	handler   http.Handler
+	cancel    context.CancelCauseFunc
+}
+
+// New makes the door. Close ends what it runs.
+func New(cfg Config) (*API, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer, cfg.MetricsDestinations)
+	if err != nil {
+		return nil, err
+	}
+	base, cancel := context.WithCancelCause(context.Background())
+	a := &API{cfg: cfg, metrics: m, cancel: cancel}
+	a.commit = &committer{store: cfg.Store, base: base, timeout: callTimeout, onPanic: a.panicked, lanes: map[string][]*entryGroup{}}
+	a.contracts = &contracts{store: cfg.Store, base: base, timeout: callTimeout, onPanic: a.panicked, now: time.Now, held: map[string]*heldContract{}}
+	a.refusals = &refusals{now: time.Now, lanes: map[string]*refusalCount{}}
+	mux := http.NewServeMux()
+	if err := a.routes(mux); err != nil {
+		cancel(err)
+		return nil, err
+	}
+	a.handler = &entry{mux: mux, origin: http.NewCrossOriginProtection(), metrics: m, log: cfg.Log}
+	return a, nil
+}
+
+// Handler serves the API.
+func (a *API) Handler() http.Handler { return a.handler }
+
+// Close answers what still waits and returns when no call of the store is
+// under way, at most a few seconds later. Stop the server first.
+func (a *API) Close() {
+	a.commit.close()
+	a.cancel(errStopping)
+	a.contracts.wait.Wait()
+}
+
+func (a *API) panicked(reason any) {
+	a.cfg.Log.Error("a call of the store panicked", "panic", reason, "stack", string(debug.Stack()))
+}
+
+// problem is newProblem for what may come from inside: an error without a
+// code is logged here, because the caller is not told its text.
+func (a *API) problem(ctx context.Context, err error) *problem {
+	p := newProblem(ctx, err)
+	if p.Code == job.CodeInternal {
+		a.cfg.Log.Error("request failed", "request_id", p.RequestID, "error", err)
+	}
+	return p
+}
+
+// contract finds the contract that governs a push.
+func (a *API) contract(ctx context.Context, name string) (*destination.Contract, error) {
+	if destination.ValidName(name) != nil {
+		return nil, noDestination(name)
+	}
+	return a.contracts.get(ctx, name)
+}
+
+// routes registers every operation and the document that describes them.
+func (a *API) routes(mux *http.ServeMux) error {
+	humaErrors()
+	h := humago.New(mux, openAPIConfig(a.cfg.Version))
+	h.UseMiddleware(guard(a.cfg.Keys))
+
+	const one = "/v1/destinations/{destination}"
+	register(h, http.MethodPost, one+"/jobs", "push-job", "Push a job", a.push, accepts[jobSchema](typeJSON), status(http.StatusAccepted), needs(ScopeEnqueue))
+	register(h, http.MethodPost, one+"/jobs/batch", "push-batch", "Push up to 1,000 jobs", a.pushBatch, accepts[batchSchema](typeJSON), alsoNDJSON, needs(ScopeEnqueue))
+	register(h, http.MethodGet, one+"/jobs/{id}", "get-job", "See a job", a.getJob, needs(ScopeRead, ScopeEnqueue))
+	register(h, http.MethodGet, "/v1/destinations", "list-destinations", "List destinations", a.listDestinations, needs(ScopeRead))
+	register(h, http.MethodGet, one, "get-destination", "See a destination", a.getDestination, needs(ScopeRead))
+	register(h, http.MethodPut, one, "put-destination", "Make or change a destination", a.putDestination, accepts[map[string]any](typeJSON), needs(ScopeManage))
+	register(h, http.MethodDelete, one, "delete-destination", "Delete a destination", a.deleteDestination, needs(ScopeManage))
+	register(h, http.MethodPost, one+"/pause", "pause-destination", "Stop sending", a.pause, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
+	register(h, http.MethodPost, one+"/resume", "resume-destination", "Send again", a.resume, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
+	return serveOpenAPI(mux, h)
+}
+
+// register adds an operation to huma with what its options say.
+func register[I, O any](h huma.API, method, path, id, summary string, handle func(context.Context, *I) (*O, error), options ...option) {
+	op := huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Metadata: map[string]any{}}
+	var after []func(*huma.Operation)
+	for _, o := range options {
+		if later := o(h, &op); later != nil {
+			after = append(after, later)
+		}
+	}
+	huma.Register(h, op, handle)
+	described := operationAt(h, method, path)
+	for _, later := range after {
+		later(described)
+	}
+}

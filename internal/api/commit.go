@@ -1,0 +1,225 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tundish/internal/job"
+	"tundish/internal/queue"
+)
+
+// pusher stores jobs; results go by position.
+type pusher interface {
+	Push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error)
+}
+
+// The bounds of one call, which are those of the store's script, and of what
+// may wait in this process.
+const (
+	callJobs     = 200
+	callBytes    = 1 << 20
+	waitingJobs  = 10_000
+	waitingBytes = 64 << 20
+	callTimeout  = 3 * time.Second
+)
+
+// committer joins concurrent pushes to one destination: while a call of the
+// store is under way the next pushes gather, and go together in the next one.
+// There is at most one call per destination, and a goroutine only for
+// destinations with pushes waiting.
+//
+// Calls run under the server's context: a caller that goes away must not fail
+// the others.
+type committer struct {
+	store   pusher
+	base    context.Context //nolint:containedctx // a shared call belongs to no caller
+	timeout time.Duration
+	onPanic func(reason any)
+
+	mu     sync.Mutex
+	lanes  map[string][]*entryGroup // what waits; present while a goroutine serves it
+	jobs   int
+	bytes  int64
+	closed bool
+	wait   sync.WaitGroup
+}
+
+// entryGroup is what one caller pushes in one call: it is never split.
+type entryGroup struct {
+	jobs    []*job.Job
+	bytes   int64
+	left    bool // the caller gave up before the call began
+	results []queue.PushResult
+	err     error
+	done    chan struct{}
+}
+
+// push stores the jobs and gives one result each. At most callJobs jobs and,
+// unless it is one job, callBytes may be pushed at once: see split.
+func (c *committer) push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error) {
+	g := &entryGroup{jobs: jobs, bytes: bodyBytes(jobs), done: make(chan struct{})}
+	if err := c.enter(destination, g); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(c.timeout)
+	defer timer.Stop()
+	select {
+	case <-g.done:
+		return g.results, g.err
+	case <-timer.C:
+		return c.leave(g, errStoreSlow)
+	case <-ctx.Done():
+		return c.leave(g, context.Cause(ctx))
+	}
+}
+
+// enter lets the group wait, or says that too much waits already.
+func (c *committer) enter(destination string, g *entryGroup) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return &job.Error{Code: job.CodeUnavailable, Detail: "the enqueuer stops", Cause: errStopping}
+	}
+	if c.jobs+len(g.jobs) > waitingJobs || c.bytes+g.bytes > waitingBytes {
+		return job.Errorf(job.CodeOverloaded, "%d jobs of %d bytes wait for the store already", c.jobs, c.bytes)
+	}
+	c.jobs += len(g.jobs)
+	c.bytes += g.bytes
+	queued, running := c.lanes[destination]
+	c.lanes[destination] = append(queued, g)
+	if !running {
+		c.wait.Go(func() { c.serve(destination) })
+	}
+	return nil
+}
+
+// leave is for a caller that waits no longer. A group whose call has not
+// begun is dropped; one under way may have been stored.
+func (c *committer) leave(g *entryGroup, cause error) ([]queue.PushResult, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-g.done: // the answer came at the same moment
+		return g.results, g.err
+	default:
+		g.left = true
+		return nil, unconfirmed(cause)
+	}
+}
+
+// serve makes calls for one destination until nothing waits.
+func (c *committer) serve(destination string) {
+	for {
+		groups, jobs := c.take(destination)
+		if groups == nil {
+			return
+		}
+		results, err := c.call(destination, jobs)
+		c.answer(groups, results, err)
+	}
+}
+
+// take picks the groups of the next call, in order; nil when none is left,
+// and then the destination is served no more.
+func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var groups []*entryGroup
+	var jobs []*job.Job
+	var size int64
+	queued := c.lanes[destination]
+	for len(queued) > 0 {
+		g := queued[0]
+		if !g.left {
+			if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+g.bytes > callBytes) {
+				break
+			}
+			groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+g.bytes
+		} else {
+			c.release(g)
+		}
+		queued[0] = nil // the array may live on; the bodies need not
+		queued = queued[1:]
+	}
+	if groups == nil {
+		delete(c.lanes, destination)
+		return nil, nil
+	}
+	c.lanes[destination] = queued
+	return groups, jobs
+}
+
+func (c *committer) release(g *entryGroup) {
+	c.jobs -= len(g.jobs)
+	c.bytes -= g.bytes
+}
+
+// call asks the store, for at most the timeout.
+func (c *committer) call(destination string, jobs []*job.Job) (results []queue.PushResult, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.onPanic(reason)
+			results, err = nil, job.Errorf(job.CodeInternal, "the push failed")
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(c.base, c.timeout, errStoreSlow)
+	defer cancel()
+	results, err = c.store.Push(ctx, destination, jobs)
+	if err != nil {
+		return nil, storeError(ctx, err)
+	}
+	if len(results) != len(jobs) {
+		return nil, fmt.Errorf("push: %d results for %d jobs", len(results), len(jobs))
+	}
+	return results, nil
+}
+
+// answer gives each caller its part of the results; an error answers all.
+func (c *committer) answer(groups []*entryGroup, results []queue.PushResult, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range groups {
+		if err == nil {
+			g.results, results = results[:len(g.jobs)], results[len(g.jobs):]
+		}
+		g.err = err
+		c.release(g)
+		close(g.done)
+	}
+}
+
+// close refuses new pushes and waits for the calls under way.
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.wait.Wait()
+}
+
+// split cuts jobs into parts that fit one call each.
+func split(jobs []*job.Job) [][]*job.Job {
+	var parts [][]*job.Job
+	start, size := 0, int64(0)
+	for i, j := range jobs {
+		n := int64(len(j.Request.Body))
+		if i > start && (i-start == callJobs || size+n > callBytes) {
+			parts = append(parts, jobs[start:i])
+			start, size = i, 0
+		}
+		size += n
+	}
+	if start < len(jobs) {
+		parts = append(parts, jobs[start:])
+	}
+	return parts
+}
+
+func bodyBytes(jobs []*job.Job) int64 {
+	var n int64
+	for _, j := range jobs {
+		n += int64(len(j.Request.Body))
+	}
+	return n
+}

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"tundish/internal/job"
+)
+
+// entry is the outermost layer: every request gets an id and is counted, and
+// none ends the process.
+type entry struct {
+	mux     *http.ServeMux
+	origin  *http.CrossOriginProtection
+	metrics *metrics
+	log     *slog.Logger
+}
+
+func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	started := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	c := &call{id: requestID(r), w: rec, producer: &producer{}}
+	r = r.WithContext(withCall(r.Context(), c))
+	c.r = r
+
+	rec.Header().Set("X-Request-Id", c.id)
+	rec.Header().Set("X-Content-Type-Options", "nosniff")
+	rec.Header().Set("Cache-Control", "no-store")
+
+	handler, route := e.route(r)
+	defer func() {
+		e.recovered(c, rec, recover())
+		e.metrics.request(route, r.Method, rec.status, time.Since(started), c)
+	}()
+	handler.ServeHTTP(rec, r)
+}
+
+// route finds who answers and the pattern that names the request in metrics:
+// never the raw path, which callers choose.
+func (e *entry) route(r *http.Request) (http.Handler, string) {
+	if err := e.origin.Check(r); err != nil {
+		return refuse(job.Errorf(job.CodeForbidden, "a page of another site may not call this API")), "cross_site"
+	}
+	// The mux would redirect these, and a redirected push loses its body.
+	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p {
+		return refuse(job.Errorf(job.CodeNotFound, "there is no such path")), "unmatched"
+	}
+	handler, pattern := e.mux.Handler(r)
+	if pattern == "" {
+		return refuseUnmatched(handler), "unmatched"
+	}
+	_, route, _ := strings.Cut(pattern, " ")
+	return e.mux, route
+}
+
+// recovered answers for a handler that panicked.
+func (e *entry) recovered(c *call, w *recorder, reason any) {
+	if reason == nil {
+		return
+	}
+	if reason == http.ErrAbortHandler {
+		panic(reason)
+	}
+	e.log.Error("request panicked", "request_id", c.id, "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
+	if w.status == 0 {
+		newProblem(c.r.Context(), job.Errorf(job.CodeInternal, "the request failed; its request_id is in the log")).write(w)
+	}
+}
+
+// refuse answers every request with err.
+func refuse(err error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		newProblem(r.Context(), err).write(w)
+	})
+}
+
+// refuseUnmatched asks the mux's own answer whether the path or only the
+// method is wrong, and says it in our form.
+func refuseUnmatched(own http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		probe := &discard{header: http.Header{}}
+		own.ServeHTTP(probe, r)
+		if probe.status != http.StatusMethodNotAllowed {
+			newProblem(r.Context(), job.Errorf(job.CodeNotFound, "there is no such path, or its part is not built yet")).write(w)
+			return
+		}
+		allow := probe.header.Get("Allow")
+		p := newProblem(r.Context(), job.Errorf(job.CodeMethodNotAllowed, "this path allows %s", allow))
+		p.headers.Set("Allow", allow)
+		p.write(w)
+	})
+}
+
+// recorder remembers the status for metrics.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// discard takes an answer that nobody shall see.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }

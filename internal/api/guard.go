@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tundish/internal/job"
+)
+
+// scopeOf is the metadata under which an operation names the scopes of which
+// one is needed.
+const scopeOf = "scopes"
+
+// guard finds out who calls and refuses what the key may not do. A
+// destination outside the producer's patterns does not exist for it.
+func guard(keys *Keys) func(huma.Context, func(huma.Context)) {
+	return func(hc huma.Context, next func(huma.Context)) {
+		c := callOf(hc.Context())
+		if keys != nil {
+			p := keys.find(presented(c.r))
+			if p == nil {
+				deny(c, job.Errorf(job.CodeUnauthenticated, "send a key as Authorization: Bearer, Tundish-Key or the user name of Basic"))
+				return
+			}
+			c.producer = p
+		}
+		if err := allowed(c.producer, hc.Operation(), hc.Param("destination")); err != nil {
+			deny(c, err)
+			return
+		}
+		next(hc)
+	}
+}
+
+func deny(c *call, err error) { newProblem(c.r.Context(), err).write(c.w) }
+
+func allowed(p *producer, op *huma.Operation, destination string) error {
+	needed, _ := op.Metadata[scopeOf].([]Scope)
+	names := make([]string, 0, len(needed))
+	ok := false
+	for _, s := range needed {
+		ok = ok || p.may(s)
+		names = append(names, string(s))
+	}
+	if !ok {
+		return job.Errorf(job.CodeForbidden, "the key needs the scope %s", strings.Join(names, " or "))
+	}
+	if destination != "" && !p.sees(destination) {
+		return noDestination(destination)
+	}
+	return nil
+}
+
+func noDestination(name string) error {
+	return job.Errorf(job.CodeDestinationNotFound, "there is no destination %q", clip(name, 80))
+}
+
+// clip bounds what an answer repeats of a request.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// presented takes the key from where a caller may put it; empty when there is none.
+func presented(r *http.Request) string {
+	if user, _, ok := r.BasicAuth(); ok {
+		return user
+	}
+	if scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(key)
+	}
+	return r.Header.Get("Tundish-Key")
+}
+
+// producerName is who pushes, as jobs and metrics call it.
+func producerName(ctx context.Context) string { return callOf(ctx).producer.name }

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tundish/internal/job"
+)
+
+// defaultMetricsDestinations bounds the destination labels.
+const defaultMetricsDestinations = 200
+
+// others is the label of destinations beyond the bound and of those that do
+// not exist, whose names callers choose.
+const others = "other"
+
+// metrics are the door's: what this process did.
+type metrics struct {
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	taken     *prometheus.CounterVec
+	repeated  *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+	producers *prometheus.CounterVec
+
+	mu     sync.Mutex
+	max    int
+	labels map[string]bool
+}
+
+func newMetrics(reg prometheus.Registerer, maxDestinations int) (*metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tundish_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		requests: counter("http_requests_total", "Requests by route pattern, method and status.", "route", "method", "code"),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tundish_http_request_duration_seconds", Help: "Time to answer a request, by route pattern.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"route"}),
+		taken:     counter("jobs_accepted_total", "Jobs taken into a queue.", "destination"),
+		repeated:  counter("jobs_replayed_total", "Pushes whose Idempotency-Key had been used for the same request.", "destination"),
+		refused:   counter("jobs_rejected_total", "Jobs refused, by problem code.", "destination", "code"),
+		producers: counter("producer_requests_total", "Requests by the producer whose key was used and status.", "producer", "code"),
+		max:       cmp.Or(maxDestinations, defaultMetricsDestinations),
+		labels:    map[string]bool{},
+	}
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.durations, m.taken, m.repeated, m.refused, m.producers} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register the door's metrics: %w", err)
+		}
+	}
+	m.create(others)
+	return m, nil
+}
+
+// create makes the counters of a destination at zero, so that the first
+// increase is seen as one.
+func (m *metrics) create(destination string) {
+	m.taken.WithLabelValues(destination)
+	m.repeated.WithLabelValues(destination)
+	for _, code := range []job.Code{job.CodeQueueFull, job.CodeQueueBytesFull, job.CodeTenantShareFull, job.CodeUnavailable, job.CodeInvalid} {
+		m.refused.WithLabelValues(destination, string(code))
+	}
+}
+
+// label gives the destination's own label to the first few that exist.
+func (m *metrics) label(destination string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.labels[destination] {
+		return destination
+	}
+	if len(m.labels) >= m.max {
+		return others
+	}
+	m.labels[destination] = true
+	m.create(destination)
+	return destination
+}
+
+func (m *metrics) accepted(destination string) {
+	m.taken.WithLabelValues(m.label(destination)).Inc()
+}
+
+func (m *metrics) replayed(destination string) {
+	m.repeated.WithLabelValues(m.label(destination)).Inc()
+}
+
+func (m *metrics) rejected(destination string, code job.Code) {
+	m.refused.WithLabelValues(m.label(destination), string(code)).Inc()
+}
+
+// rejectedUnknown counts a push to a destination that may not exist.
+func (m *metrics) rejectedUnknown(code job.Code) {
+	m.refused.WithLabelValues(others, string(code)).Inc()
+}
+
+var countedMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+func (m *metrics) request(route, method string, status int, took time.Duration, c *call) {
+	if !slices.Contains(countedMethods, method) {
+		method = others
+	}
+	code := strconv.Itoa(cmp.Or(status, 200))
+	m.requests.WithLabelValues(route, method, code).Inc()
+	m.durations.WithLabelValues(route).Observe(took.Seconds())
+	m.producers.WithLabelValues(cmp.Or(c.producer.name, "none"), code).Inc()
+}

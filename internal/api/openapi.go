@@ -1,0 +1,97 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// openAPIConfig is huma's with what we do ourselves switched off: its pages
+// load scripts from other hosts, and its document is made while it is served.
+func openAPIConfig(version string) huma.Config {
+	cfg := huma.DefaultConfig("Tundish", version)
+	cfg.Info.Description = "Outbound job throttler: push jobs into a bounded queue per destination; they are sent at the destination's rate."
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
+	cfg.CreateHooks = nil // would put $schema into every answer
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"key": {Type: "http", Scheme: "bearer", Description: "A producer's key; also as Tundish-Key or the user name of Basic. Not needed where the enqueuer runs without keys."},
+	}
+	return cfg
+}
+
+// option changes an operation before it is registered; what it returns
+// changes the description afterwards.
+type option func(huma.API, *huma.Operation) func(*huma.Operation)
+
+// status is what success answers.
+func status(code int) option {
+	return func(_ huma.API, op *huma.Operation) func(*huma.Operation) {
+		op.DefaultStatus = code
+		return nil
+	}
+}
+
+// needs names the scopes of which a key must have one.
+func needs(scopes ...Scope) option {
+	return func(_ huma.API, op *huma.Operation) func(*huma.Operation) {
+		op.Metadata[scopeOf] = scopes
+		names := make([]string, 0, len(scopes))
+		for _, s := range scopes {
+			names = append(names, string(s))
+		}
+		op.Security = []map[string][]string{{"key": {}}, {}}
+		op.Description = fmt.Sprintf("Needs the scope %v.", names)
+		return nil
+	}
+}
+
+// accepts describes the request's body. It is done after the registration
+// because huma would otherwise read and check the body by itself.
+func accepts[T any](kind string) option {
+	return func(h huma.API, _ *huma.Operation) func(*huma.Operation) {
+		schema := h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
+		return func(op *huma.Operation) {
+			op.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{kind: {Schema: schema}}}
+		}
+	}
+}
+
+// alsoNDJSON adds the line form of a batch.
+func alsoNDJSON(huma.API, *huma.Operation) func(*huma.Operation) {
+	return func(op *huma.Operation) {
+		op.RequestBody.Content[typeNDJSON] = &huma.MediaType{Schema: &huma.Schema{Type: "string", Description: "One job as JSON on each line"}}
+	}
+}
+
+// operationAt finds the operation that huma has registered.
+func operationAt(h huma.API, method, path string) *huma.Operation {
+	item := h.OpenAPI().Paths[path]
+	switch method {
+	case http.MethodGet:
+		return item.Get
+	case http.MethodPut:
+		return item.Put
+	case http.MethodPost:
+		return item.Post
+	default:
+		return item.Delete
+	}
+}
+
+// serveOpenAPI makes the document once and serves it. It holds nothing
+// secret, so no key is asked for.
+func serveOpenAPI(mux *http.ServeMux, h huma.API) error {
+	doc, err := json.Marshal(h.OpenAPI())
+	if err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(doc) // the caller is gone if this fails
+	})
+	return nil
+}

@@ -1,0 +1,194 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+	"tundish/internal/queue"
+)
+
+// DestinationPath names the destination of a call. Exported, as all parts of
+// inputs and outputs, because huma looks only into exported ones.
+type DestinationPath struct {
+	Destination string `path:"destination" doc:"Name of the destination" example:"bank"`
+}
+
+type pushInput struct {
+	DestinationPath
+	// Declared for readers; headerKey reads it, because an empty header is an
+	// error that a string cannot tell from none.
+	IdempotencyKey string `header:"Idempotency-Key" doc:"1 to 255 visible characters, quoted or bare; a repeated key makes no second job"`
+}
+
+type pushOutput struct {
+	Quota
+	Location string `header:"Location"`
+	JobID    string `header:"Tundish-Job-Id"`
+	Replayed string `header:"Idempotent-Replayed"`
+	Body     accepted
+}
+
+// accepted is the answer to a job that was taken.
+type accepted struct {
+	ID              job.ID    `json:"id"`
+	Destination     string    `json:"destination"`
+	State           job.State `json:"state"`
+	Replayed        bool      `json:"replayed"`
+	Depth           int64     `json:"depth" doc:"Live jobs of the destination"`
+	Capacity        int64     `json:"capacity"`
+	EstimatedSendAt *string   `json:"estimated_send_at" format:"date-time" doc:"null when paused"`
+	StatusURL       string    `json:"status_url"`
+}
+
+func (a *API) push(ctx context.Context, in *pushInput) (*pushOutput, error) {
+	contract, err := a.contract(ctx, in.Destination)
+	if err != nil {
+		a.metrics.rejectedUnknown(job.CodeOf(err))
+		return nil, newProblem(ctx, err)
+	}
+	out, err := a.pushOne(ctx, contract)
+	if err != nil {
+		a.metrics.rejected(contract.Name, job.CodeOf(err))
+		return nil, a.pushProblem(ctx, err)
+	}
+	return out, nil
+}
+
+func (a *API) pushOne(ctx context.Context, contract *destination.Contract) (*pushOutput, error) {
+	j, err := a.readJob(ctx, contract)
+	if err != nil {
+		return nil, err
+	}
+	results, err := a.commit.push(ctx, contract.Name, []*job.Job{j})
+	if err != nil {
+		return nil, err
+	}
+	r := results[0]
+	if err := a.verdict(contract.Name, r); err != nil {
+		return nil, err
+	}
+	out := &pushOutput{
+		Quota: quotaOf(r.Capacity, r.Depth, 0), JobID: string(r.ID), Body: acceptedOf(contract.Name, r),
+	}
+	out.Location = out.Body.StatusURL
+	if out.Body.Replayed {
+		out.Replayed = "true"
+	}
+	return out, nil
+}
+
+// readJob reads the one job of a request.
+func (a *API) readJob(ctx context.Context, contract *destination.Contract) (*job.Job, error) {
+	key, err := headerKey(callOf(ctx).r.Header)
+	if err != nil {
+		return nil, err
+	}
+	data, _, err := readBody(ctx, requestLimit(contract.Queue.MaxJobBytes), typeJSON)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkJSON(data); err != nil {
+		return nil, err
+	}
+	j, err := parseJob(data, producerName(ctx), contract, a.cfg.Now())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case key == "":
+	case j.IdempotencyKey != "" && j.IdempotencyKey != key:
+		return nil, badKey("the header and idempotency_key differ")
+	default:
+		j.IdempotencyKey = key
+	}
+	return j, nil
+}
+
+// envelopeBytes is what a request may hold around a body of base64.
+const envelopeBytes = 64 << 10
+
+func requestLimit(jobBytes int64) int64 { return jobBytes*4/3 + envelopeBytes }
+
+// refusal is a verdict that took nothing, with what the RateLimit headers need.
+type refusal struct {
+	err   *job.Error
+	quota Quota
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }
+
+// pausedRetryAfter is a guess: nobody knows when an operator resumes.
+const pausedRetryAfter = 30 * time.Second
+
+var refusedCodes = map[queue.Verdict]job.Code{
+	queue.Conflict:  job.CodeIdempotencyKeyReused,
+	queue.Full:      job.CodeQueueFull,
+	queue.BytesFull: job.CodeQueueBytesFull,
+	queue.ShareFull: job.CodeTenantShareFull,
+	queue.Paused:    job.CodeDestinationPaused,
+}
+
+// verdict counts what became of a job and turns a refusal into an error.
+func (a *API) verdict(name string, r queue.PushResult) error {
+	switch r.Verdict {
+	case queue.Accepted:
+		a.metrics.accepted(name)
+		return nil
+	case queue.Replayed:
+		a.metrics.replayed(name)
+		return nil
+	}
+	code, ok := refusedCodes[r.Verdict]
+	if !ok {
+		return job.Errorf(job.CodeInternal, "the push failed")
+	}
+	e := &job.Error{Code: code}
+	switch code {
+	case job.CodeIdempotencyKeyReused:
+		e.Detail = "the key belongs to job " + string(r.ID) + ", which is another request"
+		if r.ID == "" {
+			e.Detail = "the key belongs to another request"
+		}
+		return e
+	case job.CodeDestinationPaused:
+		e.RetryAfter = max(r.RetryAfter, pausedRetryAfter)
+		return e
+	}
+	e.RetryAfter = atLeastMS(a.refusals.wait(name, r.RetryAfter, r.DrainPerSecond))
+	return &refusal{err: e, quota: quotaOf(r.Capacity, r.Depth, e.RetryAfter)}
+}
+
+// pushProblem adds the RateLimit headers to a refusal.
+func (a *API) pushProblem(ctx context.Context, err error) error {
+	p := a.problem(ctx, err)
+	if r, ok := err.(*refusal); ok && r.quota.Policy != "" { //nolint:errorlint // made two calls up
+		p.headers.Set("RateLimit-Policy", r.quota.Policy)
+		p.headers.Set("RateLimit", r.quota.Limit)
+	}
+	return p
+}
+
+func acceptedOf(name string, r queue.PushResult) accepted {
+	return accepted{
+		ID: r.ID, Destination: name, State: r.State, Replayed: r.Verdict == queue.Replayed,
+		Depth: r.Depth, Capacity: r.Capacity, EstimatedSendAt: stamp(r.EstimatedSendAt),
+		StatusURL: statusURL(name, r.ID),
+	}
+}
+
+func statusURL(name string, id job.ID) string {
+	return "/v1/destinations/" + url.PathEscape(name) + "/jobs/" + string(id)
+}
+
+// stamp writes a time as programs read it; nil for none.
+func stamp(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return &s
+}

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+	"tundish/internal/queue"
+)
+
+type jobInput struct {
+	DestinationPath
+	ID string `path:"id" doc:"Id of the job"`
+}
+
+type jobOutput struct {
+	Body jobView
+}
+
+// jobView is a job as callers see it: never its body or headers.
+type jobView struct {
+	ID              job.ID            `json:"id"`
+	Destination     string            `json:"destination"`
+	State           job.State         `json:"state"`
+	Outcome         string            `json:"outcome,omitempty" doc:"Of the last attempt, or why the job ended"`
+	Producer        string            `json:"producer,omitempty"`
+	Tenant          string            `json:"tenant,omitempty"`
+	Priority        int               `json:"priority"`
+	CreatedAt       *string           `json:"created_at" format:"date-time"`
+	DeliverAt       *string           `json:"deliver_at" format:"date-time"`
+	ExpiresAt       *string           `json:"expires_at" format:"date-time"`
+	FinishedAt      *string           `json:"finished_at" format:"date-time"`
+	Attempts        []attemptView     `json:"attempts"`
+	Response        *responseView     `json:"response"`
+	Redrives        int               `json:"redrives"`
+	Position        int64             `json:"position" doc:"Jobs of the same tenant that go before it"`
+	EstimatedSendAt *string           `json:"estimated_send_at" format:"date-time"`
+	WaitingFor      string            `json:"waiting_for,omitempty" doc:"What binds"`
+	Metadata        map[string]string `json:"metadata,omitempty"`
+}
+
+type attemptView struct {
+	Number     int         `json:"number"`
+	StartedAt  *string     `json:"started_at" format:"date-time"`
+	DurationMS int64       `json:"duration_ms"`
+	Outcome    job.Outcome `json:"outcome"`
+	HTTPStatus int         `json:"http_status,omitempty"`
+	Error      string      `json:"error,omitempty"`
+}
+
+// responseView is what was kept of the destination's answer. Its headers and
+// body are payload, which this call does not show.
+type responseView struct {
+	HTTPStatus int  `json:"http_status"`
+	Truncated  bool `json:"truncated"`
+}
+
+func (a *API) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
+	s, err := a.findJob(ctx, in)
+	if err != nil {
+		return nil, a.problem(ctx, err)
+	}
+	return &jobOutput{Body: viewJob(in.Destination, s)}, nil
+}
+
+func (a *API) findJob(ctx context.Context, in *jobInput) (*queue.Status, error) {
+	if destination.ValidName(in.Destination) != nil {
+		return nil, noDestination(in.Destination)
+	}
+	missing := job.Errorf(job.CodeJobNotFound, "there is no job %q, or what was kept of it is gone", clip(in.ID, 40))
+	id, err := job.ParseID(in.ID)
+	if err != nil {
+		return nil, missing
+	}
+	sctx, cancel := storeContext(ctx)
+	defer cancel()
+	s, err := a.cfg.Store.Job(sctx, in.Destination, id)
+	if err != nil {
+		return nil, storeError(sctx, err)
+	}
+	// Who may only enqueue sees only what is its own.
+	if p := callOf(ctx).producer; !p.may(ScopeRead) && s.Producer != p.name {
+		return nil, missing
+	}
+	return s, nil
+}
+
+func viewJob(name string, s *queue.Status) jobView {
+	v := jobView{
+		ID: s.ID, Destination: name, State: s.State, Outcome: s.Outcome,
+		Producer: s.Producer, Tenant: s.Tenant, Priority: s.Priority,
+		CreatedAt: stamp(s.CreatedAt), DeliverAt: stamp(s.DeliverAt), ExpiresAt: stamp(s.ExpiresAt), FinishedAt: stamp(s.FinishedAt),
+		Attempts: []attemptView{}, Position: s.Position, EstimatedSendAt: stamp(s.EstimatedSendAt),
+		WaitingFor: s.WaitingFor, Metadata: s.Metadata,
+	}
+	for _, t := range s.Attempts {
+		v.Attempts = append(v.Attempts, attemptView{
+			Number: t.Number, StartedAt: stamp(t.StartedAt), DurationMS: t.DurationMS,
+			Outcome: t.Outcome, HTTPStatus: t.HTTPStatus, Error: t.Error,
+		})
+	}
+	if s.Response != nil {
+		v.Response = &responseView{HTTPStatus: s.Response.HTTPStatus, Truncated: s.Response.Truncated}
+	}
+	return v
+}
