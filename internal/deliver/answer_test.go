@@ -231,3 +231,14 @@ func TestWaitUntil(t *testing.T) {
 		}
 	})
 }
+
+func TestShort(t *testing.T) {
+	t.Parallel()
+	if got := short("a\r\nb\x00"); got != "a  b " {
+		t.Errorf("%q", got)
+	}
+	got := short(strings.Repeat("ü", maxErrorBytes))
+	if len(got) > maxErrorBytes+len("…") || !strings.HasSuffix(got, "ü…") {
+		t.Errorf("%d bytes, %q", len(got), got)
+	}
+}

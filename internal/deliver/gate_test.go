@@ -141,23 +141,27 @@ func TestCancelDuringWaitWritesNothing(t *testing.T) {
 	srv := serveRaw(t, answering(okAnswer))
 	s := newSender(t)
 	wantOutcome(t, s.Send(background, attemptTo(srv.url())), job.OutcomeDelivered, true)
-	before := srv.seen()
-	for _, early := range []time.Duration{time.Hour, 2 * time.Millisecond} { // before and inside the write
-		a := attemptTo(srv.url())
-		ctx, cancel := context.WithCancelCause(background)
-		a.At = time.Now().Add(early)
-		time.AfterFunc(time.Millisecond, func() { cancel(ErrStopped) })
-		asked := time.Now()
-		r := s.Send(ctx, a)
-		if r.Outcome == job.OutcomeDelivered {
-			continue // the machine was too slow to cancel within 2 ms
-		}
-		wantOutcome(t, r, job.OutcomeNotSent, false)
-		if took := time.Since(asked); took > time.Second {
-			t.Errorf("the cancel took %v", took)
-		}
-		if got := srv.seen(); got != before {
-			t.Errorf("bytes arrived: %q", strings.TrimPrefix(got, before))
+	// Before the request is handed over, and inside the write.
+	for _, ahead := range []time.Duration{time.Hour, handOver - time.Millisecond} {
+		for tries := 0; ; tries++ {
+			before := srv.seen()
+			a := attemptTo(srv.url())
+			ctx, cancel := context.WithCancelCause(background)
+			a.At = time.Now().Add(ahead)
+			time.AfterFunc(time.Millisecond, func() { cancel(ErrStopped) })
+			begin := time.Now()
+			r := s.Send(ctx, a)
+			if r.Wrote && tries < 20 && time.Since(a.At) > 0 {
+				continue // a busy machine: the slot came before the cancel
+			}
+			wantOutcome(t, r, job.OutcomeNotSent, false)
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("the cancel took %v", took)
+			}
+			if got := srv.seen(); got != before {
+				t.Errorf("bytes arrived: %q", strings.TrimPrefix(got, before))
+			}
+			break
 		}
 	}
 }
@@ -190,6 +194,32 @@ func TestFailedFirstWrite(t *testing.T) {
 	}
 	if _, wrote := p.written(); wrote {
 		t.Error("counted as written")
+	}
+}
+
+// A panic ends the job for good when nothing was written, and is an unknown end
+// when something may have been.
+func TestPanicked(t *testing.T) {
+	t.Parallel()
+	wantOutcome(t, panicked(nil), job.OutcomeBadRequest, false)
+	wantOutcome(t, panicked(&pass{}), job.OutcomeBadRequest, false)
+	wantOutcome(t, panicked(&pass{wrote: true, started: time.Now()}), job.OutcomeReset, true)
+}
+
+func TestTimeoutOf(t *testing.T) {
+	t.Parallel()
+	a := attemptTo("http://h")
+	a.Timeout = time.Second
+	if got := timeoutOf(&a); got != time.Second {
+		t.Errorf("own: %v", got)
+	}
+	a.Timeout, a.Contract.Target.Timeout = 0, time.Minute
+	if got := timeoutOf(&a); got != time.Minute {
+		t.Errorf("the contract's: %v", got)
+	}
+	a.Contract.Target.Timeout = 0
+	if got := timeoutOf(&a); got != defaultTimeout {
+		t.Errorf("default: %v", got)
 	}
 }
 

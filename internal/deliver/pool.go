@@ -112,7 +112,7 @@ func (p *pool) pop() *conn {
 // put gives a connection back for the next Send, or closes it.
 func (p *pool) put(c *conn) {
 	c.gate.pass.Store(nil)
-	if !c.usable() || !p.push(c) {
+	if c.http.Available() == 0 || !p.push(c) {
 		c.close()
 	}
 }
