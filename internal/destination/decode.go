@@ -24,14 +24,24 @@ const (
 	maxWeights    = 1000
 )
 
-// decode turns a merged tree into a contract. With part it is one layer of a
-// contract: fields may be missing, and how they fit together is not checked.
-func decode(v *value, p *problems, part bool) *Contract {
-	o := p.open(v, part)
+// extent says how much of a contract a tree holds.
+type extent int
+
+const (
+	complete  extent = iota
+	layer            // defaults or a class: no name, and fields may be missing
+	classless        // a destination whose class is not known: fields may be missing
+)
+
+// decode turns a merged tree into a contract. Only in a complete one are
+// missing fields reported, and fields that do not fit together.
+func decode(v *value, p *problems, e extent) *Contract {
+	o := p.open(v, e == layer)
 	c := &Contract{}
-	if !part {
-		c.Name, c.Class = identity(o)
+	if e != layer {
+		c.Name, c.Class = o.name("name", true), o.name("class", false)
 	}
+	o.part = o.part || e == classless
 	c.Labels = labels(o)
 	c.Target = target(o.section("target"))
 	var shortest *value
@@ -46,7 +56,7 @@ func decode(v *value, p *problems, part bool) *Contract {
 	c.Paused = o.flag("paused")
 	notBuilt(o)
 	o.close()
-	if !part {
+	if e == complete {
 		relations(c, v, p)
 	}
 	return c
@@ -66,10 +76,6 @@ func notBuilt(o *object) {
 	adaptive.later("enabled", "false")
 	adaptive.later("floor")
 	adaptive.close()
-}
-
-func identity(o *object) (name, class string) {
-	return o.name("name", true), o.name("class", false)
 }
 
 // name reads a field that holds a name.

@@ -153,10 +153,10 @@ func (j *joined) file(first string) *File {
 		j.p.invalid(&value{file: first}, "destinations: is missing; an empty list ([]) says that none is meant")
 	}
 	if j.defaults != nil {
-		decode(j.defaults, j.p, true)
+		decode(j.defaults, j.p, layer)
 	}
 	for _, name := range (&value{fields: j.classes}).names() {
-		decode(merge(j.defaults, j.classes[name]), j.p, true)
+		decode(merge(j.defaults, j.classes[name]), j.p, layer)
 	}
 	names := map[string]*value{}
 	for _, item := range j.items {
@@ -178,10 +178,13 @@ func (j *joined) destination(item *value, names map[string]*value) {
 			names[name.text] = name
 		}
 	}
-	before := j.p.added
-	c := decode(merged, j.p, false)
-	if !found || j.p.added != before || len(j.p.list) > 0 {
-		return
+	e := complete
+	if !found {
+		e = classless
+	}
+	c := decode(merged, j.p, e)
+	if len(j.p.list) > 0 {
+		return // nothing of the file is used then
 	}
 	written, err := write(merged)
 	if err != nil {

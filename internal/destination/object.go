@@ -55,10 +55,7 @@ func (o *object) close() {
 		if near := nearest(name, o.known); near != "" {
 			hint = "; did you mean " + near + "?"
 		}
-		// Read as a layer it may have been reported, with another hint.
-		if v := o.v.fields[name]; !o.p.broken[v] {
-			o.p.invalid(v, "%s: no such field%s", quotedIfOdd(name), hint)
-		}
+		o.p.invalid(o.v.fields[name], "%s: no such field%s", quotedIfOdd(name), hint)
 	}
 }
 

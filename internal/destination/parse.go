@@ -36,7 +36,7 @@ func parseTree(name string, root *value, p *problems) (*Contract, []byte, error)
 	if root.kind == dict {
 		setName(name, root, p)
 	}
-	c := decode(root, p, false)
+	c := decode(root, p, complete)
 	if err := p.err(); err != nil {
 		return nil, nil, err
 	}

@@ -43,6 +43,9 @@ func (p *problems) bad(v *value, want string) {
 
 func (p *problems) add(v *value, code job.Code, detail string) {
 	p.added++
+	if p.broken[v] {
+		return // one problem of a value at a time: the next follows from the first
+	}
 	p.broken[v] = true
 	f := job.FieldError{Pointer: v.pointer(), File: v.file, Line: v.line, Detail: detail, Code: code}
 	if p.seen[f] {
@@ -100,8 +103,9 @@ func (p *problems) checkText(v *value) {
 	for _, item := range v.items {
 		p.checkText(item)
 	}
+	entries := v.name == "headers" || v.name == "labels" || v.name == "weights" // their names are no fields
 	for _, name := range v.names() {
-		if own(name) {
+		if own(name) && !entries {
 			continue
 		}
 		field := v.fields[name]
