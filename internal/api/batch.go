@@ -141,6 +141,7 @@ func (b *batch) parse(docs []json.RawMessage, producer string) {
 			b.refuse(i, err)
 			continue
 		}
+		fixKey(j, b.contract)
 		b.jobs, b.places = append(b.jobs, j), append(b.places, i)
 	}
 }

@@ -40,6 +40,7 @@ type fakeStore struct {
 	deleted  string
 	status   *queue.Status
 	panics   bool
+	onPush   func() error
 	hold     chan struct{} // when set, a push waits for it
 	began    chan struct{} // when set, told of each push
 }
@@ -76,6 +77,11 @@ func (s *fakeStore) Push(ctx context.Context, _ string, jobs []*job.Job) ([]queu
 	s.calls = append(s.calls, len(jobs))
 	if s.err != nil {
 		return nil, s.err
+	}
+	if s.onPush != nil {
+		if err := s.onPush(); err != nil {
+			return nil, err
+		}
 	}
 	results := make([]queue.PushResult, 0, len(jobs))
 	for _, j := range jobs {

@@ -104,7 +104,16 @@ func (a *API) readJob(ctx context.Context, contract *destination.Contract) (*job
 	default:
 		j.IdempotencyKey = key
 	}
+	fixKey(j, contract)
 	return j, nil
+}
+
+// fixKey sets the key that the destination gets where the contract wants the
+// producer's own; otherwise the store makes it.
+func fixKey(j *job.Job, contract *destination.Contract) {
+	if contract.Idempotency.Prefix == destination.PrefixNone {
+		j.DownstreamKey = j.IdempotencyKey
+	}
 }
 
 // envelopeBytes is what a request may hold around a body of base64.
