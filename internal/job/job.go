@@ -73,6 +73,7 @@ type Job struct {
 	MaxAttempts int           // zero: the destination's; may only lower it
 
 	IdempotencyKey string // as the producer gave it; empty: none
+	DownstreamKey  string // what the destination gets on every attempt; fixed at push
 	Metadata       map[string]string
 
 	Request Request

@@ -14,4 +14,7 @@ type ApplyRequest struct {
 	IfNone bool
 	// DryRun checks everything and writes nothing.
 	DryRun bool
+	// MemoryLost says that the caller has known the destination on another
+	// installation: Redis came back empty, so its last slots are not known.
+	MemoryLost bool
 }

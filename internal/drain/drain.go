@@ -1,0 +1,133 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tundish/internal/deliver"
+	"tundish/internal/destination"
+	"tundish/internal/queue"
+	"tundish/internal/redisdb"
+)
+
+// Store is what the drain needs of the lanes.
+type Store interface {
+	Turns(ctx context.Context, worker string, turns []queue.Turn) []queue.TurnReply
+	Claim(ctx context.Context, first, limit int, views *[redisdb.Shards]queue.ClockView) (queue.Claim, error)
+	Contract(ctx context.Context, lane string) (*destination.Contract, int64, error)
+}
+
+// Marks are the rarer writes of the drain.
+type Marks interface {
+	Start(ctx context.Context, lane string, leases []queue.Lease) ([]bool, error)
+	MarkFaulty(ctx context.Context, lane string, version int64) error
+}
+
+// Sender makes one attempt.
+type Sender interface {
+	Send(ctx context.Context, a deliver.Attempt) deliver.Result
+}
+
+// Recorder notes each write; see the strict bank.
+type Recorder interface {
+	Record(lane, jobID string, slotMicros int64)
+}
+
+// Config says how a worker drains.
+type Config struct {
+	// Worker names this process in tokens: unique, without colon.
+	Worker string
+	// Concurrency is the number of senders: attempts and prefetched jobs at
+	// once. Default 1000.
+	Concurrency int
+	// StopGrace is how long attempts under way may finish after Stop. Default 25 s.
+	StopGrace time.Duration
+	// Wake brings the names of lanes that became due; may be nil.
+	Wake <-chan string
+	// Record notes each write; may be nil.
+	Record Recorder
+	// Rand is a uniform random number in [0, 1). Default: math/rand/v2.
+	Rand    func() float64
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// Drain is a running worker. Make it with New, then Start and Stop once.
+type Drain struct {
+	cfg    Config
+	store  Store
+	marks  Marks
+	sender Sender
+	log    *slog.Logger
+
+	events   chan event
+	stopping atomic.Bool
+	stopCh   chan struct{}
+	stopOnce sync.Once
+	done     chan struct{}
+	// cut ends attempts and calls that outlive the grace.
+	cut    context.Context
+	cutOff context.CancelCauseFunc
+	busy   sync.WaitGroup
+
+	lastLoop atomic.Int64 // unix ns of the last pass of the loop
+	trouble  atomic.Pointer[string]
+}
+
+// New makes a Drain that has not started.
+func New(cfg Config, store Store, marks Marks, sender Sender) *Drain {
+	cfg.fill()
+	d := &Drain{cfg: cfg, store: store, marks: marks, sender: sender, log: cfg.Logger.With("component", "drain"),
+		events: make(chan event, 1024), stopCh: make(chan struct{}), done: make(chan struct{})}
+	d.cut, d.cutOff = context.WithCancelCause(context.Background())
+	return d
+}
+
+// Start begins to drain and returns at once.
+func (d *Drain) Start() { go newLoop(d).run() }
+
+// Stop takes no more jobs, gives back what has not come, lets attempts finish
+// within the grace, settles, and returns when all has ended.
+func (d *Drain) Stop() {
+	d.stopOnce.Do(func() {
+		d.stopping.Store(true)
+		close(d.stopCh)
+	})
+	<-d.done
+}
+
+// LastLoop is when the loop last passed; a loop that stands still is not ready.
+func (d *Drain) LastLoop() time.Time { return time.Unix(0, d.lastLoop.Load()) }
+
+// Trouble says why the worker does not drain now; empty when it does.
+func (d *Drain) Trouble() string {
+	if t := d.trouble.Load(); t != nil {
+		return *t
+	}
+	return ""
+}
+
+// setTrouble logs a failure when it changes, not each time.
+func (d *Drain) setTrouble(err error) {
+	if err == nil {
+		if d.trouble.Swap(nil) != nil {
+			d.log.Info("Redis serves again")
+		}
+		return
+	}
+	text := redisdb.Kind(err)
+	if old := d.trouble.Swap(&text); old == nil || *old != text {
+		d.log.Warn("Redis cannot serve, no jobs are taken", "kind", text, "error", err)
+	}
+}
+
+// errors by which the gate refuses a write.
+var (
+	errLate     = errors.New("the slot is over")
+	errEpoch    = errors.New("the destination was changed")
+	errStopping = errors.New("the worker stops")
+)

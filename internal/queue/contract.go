@@ -1,0 +1,156 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+)
+
+// minDoneKept is how long the id of a finished job is kept at least, so that a
+// repeated push is harmless.
+const minDoneKept = 15 * time.Minute
+
+// minTombstone is how long a deleted lane's slots are remembered at least.
+const minTombstone = 24 * time.Hour
+
+// tolerance is what the guard allows a write to be behind its slot.
+func tolerance(c *destination.Contract) time.Duration {
+	return min(time.Duration(c.Guard*float64(c.ShortestWindow())), time.Second)
+}
+
+// compile turns a contract into the fields of the conf hash that scripts read.
+func compile(c *destination.Contract, written []byte) ([]any, error) {
+	weights := ""
+	if len(c.Tenants.Weights) > 0 {
+		text, err := json.Marshal(c.Tenants.Weights)
+		if err != nil {
+			return nil, fmt.Errorf("weights: %w", err)
+		}
+		weights = string(text)
+	}
+	share := 0.0 // s/(1-s) of the free places
+	if c.Tenants.Share > 0 && c.Tenants.Share < 1 {
+		share = c.Tenants.Share / (1 - c.Tenants.Share)
+	}
+	return []any{
+		"doc", written,
+		"limits", compileLimits(c.Limits),
+		"guard_us", tolerance(c).Microseconds(),
+		"cap", c.MaxInFlight,
+		"timeout", c.Target.Timeout.Microseconds(),
+		"capacity", c.Queue.Capacity,
+		"max_bytes", c.Queue.MaxBytes,
+		"max_history", c.Queue.MaxHistoryBytes,
+		"share", strconv.FormatFloat(share, 'g', -1, 64),
+		"weights", weights,
+		"aging", c.Queue.Aging.Microseconds(),
+		"when_paused", string(c.Queue.WhenPaused),
+		"paused", flag(c.Paused),
+		"keep_keys", c.Retention.Idempotency.Microseconds(),
+		"keep_done", max(c.Retention.Finished, minDoneKept).Microseconds(),
+		"keep_dead", c.Retention.Dead.Microseconds(),
+		"dead_max", c.Retention.DeadMax,
+	}, nil
+}
+
+func compileLimits(limits []destination.Limit) string {
+	var b strings.Builder
+	for _, l := range limits {
+		fmt.Fprintf(&b, "%s,%s,%d,%d,%d;", l.Name, l.Algorithm, l.Rate, l.Per.Microseconds(), max(l.Burst, 1))
+	}
+	return b.String()
+}
+
+// Apply stores a contract. It answers the destination as it stands afterwards.
+func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, error) {
+	verdict, err := s.apply(ctx, r)
+	if err != nil {
+		return nil, false, err
+	}
+	switch verdict {
+	case "created", "updated", "unchanged":
+	case "version_mismatch":
+		return nil, false, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", r.Name)
+	case "owned_by_file":
+		return nil, false, job.Errorf(job.CodeOwnedByFile, "a file owns %q; change it there", r.Name)
+	case "owned_by_other":
+		return nil, false, job.Errorf(job.CodeOwnedByFile, "%q was made by the API or another set of files", r.Name)
+	case "older":
+		return nil, false, job.Errorf(job.CodeVersionMismatch, "a newer revision of the file was applied to %q", r.Name)
+	default:
+		return nil, false, fmt.Errorf("apply: unknown verdict %q", verdict)
+	}
+	if r.DryRun {
+		return &Destination{Name: r.Name, Source: r.Source, Written: r.Written, Contract: r.Contract}, verdict == "created", nil
+	}
+	d, err := s.Destination(ctx, r.Name)
+	return d, verdict == "created", err
+}
+
+func (s *Store) apply(ctx context.Context, r ApplyRequest) (string, error) {
+	fields, err := compile(r.Contract, r.Written)
+	if err != nil {
+		return "", err
+	}
+	kind := r.Source.Kind
+	if kind == "" {
+		kind = "api"
+	}
+	args := append([]any{r.Name, s.db.Keys().Wake(), r.IfVersion, flag(r.IfNone), flag(r.DryRun), kind, r.Source.Set, r.Source.Revision,
+		flag(r.MemoryLost), tombstone(r.Contract).Microseconds()}, fields...)
+	reply, err := s.run(ctx, applyScript, r.Name, args)
+	if err != nil {
+		return "", err
+	}
+	p := parser{}
+	return p.text(p.list(reply), 0), p.err
+}
+
+func tombstone(c *destination.Contract) time.Duration { return max(minTombstone, c.LongestWindow()) }
+
+// Delete ends a destination. Live jobs refuse it unless cancelJobs ends them as cancelled.
+func (s *Store) Delete(ctx context.Context, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error) {
+	keep := minTombstone
+	if d, err := s.Destination(ctx, name); err == nil && d.Contract != nil {
+		keep = tombstone(d.Contract)
+	}
+	for {
+		reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds()})
+		if err != nil {
+			return 0, err
+		}
+		p := parser{}
+		list := p.list(reply)
+		switch verdict := p.text(list, 0); verdict {
+		case "more":
+			continue
+		case "deleted":
+			return p.micros(list, 1), p.err
+		case "no_lane":
+			return 0, noLane(name)
+		case "version_mismatch":
+			return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
+		case "not_empty":
+			return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
+		default:
+			return 0, fmt.Errorf("delete: unknown verdict %q", verdict)
+		}
+	}
+}
+
+// pauseMark is what is stored of an operator's pause.
+type pauseMark struct {
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+func pauseReason(reason string, at time.Time) (string, error) {
+	text, err := json.Marshal(pauseMark{reason, at.UTC()})
+	return string(text), err
+}

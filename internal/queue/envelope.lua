@@ -1,0 +1,40 @@
+-- envelope: version 1, priority 1, order 14 hex, expiry 16, size 8, key hash 22,
+-- tenant length 2 hex, tenant; then the body, which no script reads.
+-- tries: token|sent|used|crashes|first|slot|order|expiry|size|key|started|tenant NUL history:
+-- what settling needs, so that no body is read for it.
+local NO_KEY = string.rep('-', 22)
+
+local function hex14(n) return string.format('%07x%07x', math.floor(n / 268435456), n % 268435456) end
+
+local function parse_header(env)
+  if not env or string.sub(env, 1, 1) ~= '1' then return nil end
+  local size, expiry = tonumber(string.sub(env, 33, 40)), tonumber(string.sub(env, 17, 32))
+  local length = tonumber(string.sub(env, 63, 64), 16)
+  if not (size and expiry and length) or #env < 64 + length then return nil end
+  return {token = '', sent = 0, used = 0, crashes = 0, first = 0, slot = 0, started = 0, history = '',
+    order = string.sub(env, 3, 16), expiry = expiry, size = size, key = string.sub(env, 41, 62),
+    tenant = string.sub(env, 65, 64 + length)}
+end
+
+local TRY = '^([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%x+)|(%d+)|(%d+)|([^|]+)|(%d)|([^%z]*)%z(.*)$'
+local function parse_try(rec)
+  local token, sent, used, crashes, first, slot, order, expiry, size, key, started, tenant, history =
+    string.match(rec or '', TRY)
+  if not token then return nil end
+  return {token = token, sent = tonumber(sent), used = tonumber(used), crashes = tonumber(crashes), first = tonumber(first),
+    slot = tonumber(slot), order = order, expiry = tonumber(expiry), size = tonumber(size), key = key,
+    started = tonumber(started), tenant = tenant, history = history}
+end
+
+local function format_try(t)
+  return table.concat({t.token, int(t.sent), int(t.used), int(t.crashes), int(t.first), int(t.slot), t.order, int(t.expiry),
+    int(t.size), t.key, int(t.started), t.tenant}, '|') .. '\0' .. t.history
+end
+
+-- tries_of reads the records of ids; nil where there is none.
+local function tries_of(ids)
+  local out = {}
+  if #ids == 0 then return out end
+  for i, rec in ipairs(call('HMGET', K.tries, unpack(ids))) do out[i] = rec and parse_try(rec) or nil end
+  return out
+end

@@ -1,0 +1,77 @@
+-- lease: up to A.want jobs, each with its slot. Answers the leases and why it stopped:
+-- empty, slot (the next slot is beyond the horizon), cap, senders, more, none (nothing was wanted).
+-- A lease: id, token, slot, sent, used, crashes, first, history, envelope.
+
+-- affordable cuts the choice to A.bytes of bodies; a larger job goes alone.
+local function affordable(chosen)
+  if S.bytes <= A.bytes then return #chosen end
+  local bytes = 0
+  for i, c in ipairs(chosen) do
+    bytes = bytes + call('HSTRLEN', K.jobs, c.id)
+    if bytes > A.bytes and i > 1 then return i - 1 end
+  end
+  return #chosen
+end
+
+-- sort_out parses the chosen jobs: those that may take a slot, and batches of
+-- expired, unreadable and bodiless ones. raw_at(i) is TIME at the i-th slot.
+local function sort_out(chosen, n, raw_at, raw)
+  local ids, members, good, b = {}, {}, {}, new_batch()
+  for i = 1, n do ids[i], members[i] = chosen[i].id, chosen[i].member end
+  local envs, tries = call('HMGET', K.jobs, unpack(ids)), tries_of(ids)
+  for i = 1, n do
+    local env = envs[i]
+    local t = env and (tries[i] or parse_header(env))
+    if not t then bury_unreadable(b, ids[i], env, chosen[i].tenant, raw)
+    elseif t.expiry > 0 and t.expiry <= raw_at(#good + 1) then
+      leave(b, ids[i], t, 'leased')
+      finish(b, ids[i], t, 'expired', 'expired', t.history, raw)
+    else good[#good + 1] = {id = ids[i], t = t, env = env, tenant = chosen[i].tenant, start = chosen[i].start} end
+  end
+  return good, members, b
+end
+
+local function grant_jobs(good, slots, list)
+  local out, leased, tries, unexpire, paid, vt = {}, {}, {}, {}, {}, nil
+  for i, g in ipairs(good) do
+    local t, slot = g.t, slots[i]
+    t.token, t.slot, t.started = A.worker .. ':' .. A.call .. ':' .. i, slot, 0
+    out[i] = {g.id, t.token, int(slot), int(t.sent), int(t.used), int(t.crashes), int(t.first), t.history, g.env}
+    leased[#leased + 1] = int(slot + list.tolerance + C.timeout + 5000000) ; leased[#leased + 1] = g.id
+    tries[#tries + 1] = g.id ; tries[#tries + 1] = format_try(t)
+    if t.expiry > 0 then unexpire[#unexpire + 1] = g.id end
+    paid[g.tenant] = (paid[g.tenant] or 0) + 1
+    vt = g.start
+    list.last = math.max(list.last, slot)
+  end
+  write('ZREM', K.expires, unexpire)
+  write('HSET', K.tries, tries)
+  write('ZADD', K.leased, leased)
+  charge_tenants(paid, vt)
+  return out
+end
+
+local function lease(list, now, raw)
+  if A.want <= 0 then return {}, 'none' end
+  local room = C.cap - call('ZCARD', K.leased)
+  if room <= 0 then return {}, 'cap' end
+  if call('ZCARD', K.tenants) == 0 then return {}, 'empty' end
+  local before, want = snapshot(list), math.min(A.want, room)
+  local slots = grant(list, now, want)
+  local chosen = choose(#slots)
+  local n = affordable(chosen)
+  if n == 0 then regrant(list, before, slots, 0) return {}, #slots == 0 and 'slot' or 'empty' end
+  local good, members, b = sort_out(chosen, n, function(i) return raw + slots[i] - now end, raw)
+  write('ZREM', K.ready, members)
+  flush(b, raw)
+  if #good < #slots then regrant(list, before, slots, #good) end
+  local out = grant_jobs(good, slots, list)
+  local dry = {}
+  for i = 1, n do dry[chosen[i].tenant] = true end
+  if #good < n then drop_dry(dry) end
+  if n < #chosen or #good < n then return out, 'more' end
+  if #chosen < #slots then return out, 'empty' end
+  if #slots < want then return out, 'slot' end
+  if want == room then return out, 'cap' end
+  return out, A.short == 1 and 'senders' or 'more'
+end

@@ -1,0 +1,66 @@
+-- push, the main part.
+local function live_state(id)
+  if call('ZSCORE', K.leased, id) then return 'leased' end
+  if call('ZSCORE', K.waiting, id) then
+    local t = parse_try(call('HGET', K.tries, id))
+    return t and t.sent == 0 and 'scheduled' or 'waiting'
+  end
+  return 'ready'
+end
+
+-- state_of answers where a job is, or nil when nothing is known of it.
+local function state_of(id)
+  if call('HEXISTS', K.jobs, id) == 1 then return live_state(id) end
+  local ended = call('HGET', K.done, id) or call('HGET', K.deadjobs, id)
+  return ended and string.match(ended, '^(%a+)|')
+end
+
+local function read_job(i, raw)
+  local p = A.jobs + (i - 1) * 9
+  local j = {id = ARGV[p], prio = tonumber(ARGV[p + 1]), key = ARGV[p + 3], print = ARGV[p + 4],
+    delay = tonumber(ARGV[p + 5]), body = ARGV[p + 8]}
+  local at, expiry = tonumber(ARGV[p + 6]), ARGV[p + 7]
+  if at > 0 then j.delay = at - raw end
+  local within = string.match(expiry, '^%+(%d+)$')
+  j.t = parse_header(string.rep('1', 62) .. '00')
+  j.t.tenant, j.t.key, j.t.size = ARGV[p + 2], j.key, #j.body
+  j.t.expiry = within and raw + tonumber(within) or tonumber(expiry)
+  return j
+end
+
+local function envelope(j)
+  return '1' .. int(j.prio) .. j.t.order .. string.format('%016.0f%08.0f', j.t.expiry, j.t.size) .. j.key ..
+    string.format('%02x', #j.t.tenant) .. j.t.tenant .. j.body
+end
+
+-- estimate is when the k-th job from now is sent, k counted in fair order.
+local function estimate(list, now, raw, ready, own, tenants)
+  local ahead = ready
+  if tenants > 1 then ahead = math.min(ready, own * tenants) end
+  return int(after(list, now + A.lead, ahead) - now + raw)
+end
+
+-- verdict decides on one job; q is the queue as it stands after the earlier ones.
+local function verdict(j, q, known)
+  local k = j.key ~= NO_KEY and known[j.key]
+  if k and k.print == j.print then return 'replayed', k.id, k.state ~= '' and k.state or (q.added[k.id] or state_of(k.id) or 'ready') end
+  if k then return 'conflict', k.id, '' end
+  local state = state_of(j.id)
+  if state then return 'accepted', j.id, state end
+  if q.depth >= C.capacity then return 'full' end
+  if q.bytes + j.t.size > C.max_bytes then return 'bytes_full' end
+  if C.share > 0 and j.t.tenant ~= '' and q.own(j.t.tenant) >= C.share * (C.capacity - q.depth) then return 'share_full' end
+  return nil
+end
+
+local function open_queue(raw)
+  local q = {depth = call('HLEN', K.jobs), bytes = S.bytes, added = {}, count = {}, ready = 0}
+  if q.depth + A.n > C.capacity and expire(raw) > 0 then q.depth = call('HLEN', K.jobs) ; q.bytes = S.bytes end
+  q.own = function(tenant)
+    if not q.count[tenant] then q.count[tenant] = tonumber(call('HGET', K.tenantjobs, tenant) or '0') end
+    return q.count[tenant]
+  end
+  q.ready = call('ZCARD', K.ready)
+  q.tenants = call('ZCARD', K.tenants)
+  return q
+end

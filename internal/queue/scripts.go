@@ -1,0 +1,53 @@
+package queue
+
+import (
+	"embed"
+
+	"tundish/internal/idempotency"
+	"tundish/internal/redisdb"
+	"tundish/internal/sharedbucket"
+)
+
+//go:embed *.lua
+var luaFiles embed.FS
+
+// lua reads one of this package's parts. A missing one is a mistake of the build.
+func lua(name string) redisdb.Part {
+	source, err := luaFiles.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return redisdb.Part{Name: name, Source: string(source)}
+}
+
+// script joins the parts of a lane script in their one order: keys, shared
+// tools, the script's own arguments, then the mechanisms, then its main parts.
+func script(name string, mains ...string) *redisdb.Script {
+	parts := []redisdb.Part{redisdb.Prelude(), sharedbucket.EnvLua(), lua(name + "_args")}
+	parts = append(parts, sharedbucket.Parts()...)
+	for _, n := range []string{"lane", "envelope", "fair"} {
+		parts = append(parts, lua(n))
+	}
+	parts = append(parts, redisdb.Part{Name: "keys", Source: idempotency.Lua})
+	for _, n := range append([]string{"ends", "move", "trim", "look"}, mains...) {
+		parts = append(parts, lua(n))
+	}
+	return redisdb.NewScript(name, parts...)
+}
+
+var (
+	turnScript   = script("turn", "settle", "lease", "turn")
+	pushScript   = script("push", "push", "push_main")
+	applyScript  = script("apply", "admin", "apply")
+	pauseScript  = script("pause", "admin", "pause")
+	deleteScript = script("delete", "delete")
+	readScript   = script("read", "read")
+	mendScript   = script("mend", "mend")
+	startScript  = redisdb.NewScript("start", redisdb.Prelude(), sharedbucket.EnvLua(), lua("envelope"), lua("start"))
+	claimScript  = redisdb.NewScript("claim", lua("claim"))
+)
+
+// Scripts lists every script, for loading ahead and for tests of their headers.
+func Scripts() []*redisdb.Script {
+	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, mendScript, startScript, claimScript}
+}

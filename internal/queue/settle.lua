@@ -1,0 +1,74 @@
+-- settle: results of attempts, seven arguments each from A.results on:
+-- id, token, kind, delay µs, outcome, note, counts.
+-- kind: delivered, dead, unknown: ends. retry: waits for delay. return: back to
+-- its place. release: back, and no byte was written, so its slot is given back.
+-- counts: 1 when the attempt uses up one of the job's attempts.
+-- Answer of each: ok; again (recorded before); stale (somebody else holds it); gone.
+local function settle_missing(id, kind, outcome, note, raw)
+  local done = call('HGET', K.done, id)
+  if done and kind == 'delivered' and string.sub(done, 1, 10) == 'cancelled|' then
+    call('HSET', K.done, id, 'delivered|' .. int(raw) .. '|' .. outcome .. '|' .. note)
+    return 'ok'
+  end
+  if done or call('HEXISTS', K.deadjobs, id) == 1 then return 'again' end
+  return 'gone'
+end
+
+local function settle_back(r, t, now, list, s)
+  local released = r.kind == 'release'
+  if not released then
+    t.sent, t.used, t.history = t.sent + 1, t.used + (r.counts == '1' and 1 or 0), r.note
+    if t.first == 0 then t.first = t.slot end
+  elseif list then each_limit(list, 'refund') end
+  t.token, t.started = '', 0
+  s.tries[#s.tries + 1] = r.id ; s.tries[#s.tries + 1] = format_try(t)
+  s.unlease[#s.unlease + 1] = r.id
+  if t.expiry > 0 then s.expires[#s.expires + 1] = int(t.expiry) ; s.expires[#s.expires + 1] = r.id end
+  if r.kind == 'retry' then s.waiting[#s.waiting + 1] = int(now + math.max(0, r.delay)) ; s.waiting[#s.waiting + 1] = r.id
+  else s.ready[#s.ready + 1] = {id = r.id, t = t} ; if released then s.back[t.tenant] = (s.back[t.tenant] or 0) + 1 end end
+end
+
+local function settle_end(r, t, held, raw, b)
+  local where = 'leased'
+  if not held then where = call('ZSCORE', K.waiting, r.id) and 'waiting' or 'ready' end
+  leave(b, r.id, t, where)
+  if r.kind == 'delivered' then finish(b, r.id, t, 'delivered', r.outcome, r.note, raw)
+  else
+    local env = call('HGET', K.jobs, r.id)
+    bury(b, r.id, r.kind, r.outcome, r.note, raw, env or '')
+  end
+end
+
+local function settle(now, raw, list)
+  local out, ids, n = {}, {}, A.nres
+  if n == 0 then return out end
+  for i = 1, n do ids[i] = ARGV[A.results + (i - 1) * 7] end
+  local tries, b, seen = tries_of(ids), new_batch(), {}
+  local s = {tries = {}, unlease = {}, expires = {}, waiting = {}, ready = {}, back = {}}
+  for i, id in ipairs(ids) do
+    local p = A.results + (i - 1) * 7
+    local r = {id = id, token = ARGV[p + 1], kind = ARGV[p + 2], delay = tonumber(ARGV[p + 3]), outcome = ARGV[p + 4],
+      note = ARGV[p + 5], counts = ARGV[p + 6]}
+    local t = tries[i]
+    if seen[id] then out[i] = 'again'
+    elseif not t then out[i] = settle_missing(id, r.kind, r.outcome, r.note, raw)
+    elseif t.token ~= r.token then out[i] = 'stale'
+    else
+      local held = call('ZSCORE', K.leased, id)
+      if not held and r.kind ~= 'delivered' then out[i] = 'stale'
+      else
+        seen[id], out[i] = true, 'ok'
+        local final = r.kind == 'delivered' or r.kind == 'dead' or r.kind == 'unknown'
+        if final then settle_end(r, t, held, raw, b) else settle_back(r, t, now, list, s) end
+      end
+    end
+  end
+  write('ZREM', K.leased, s.unlease)
+  flush(b, raw)
+  write('HSET', K.tries, s.tries)
+  write('ZADD', K.waiting, s.waiting)
+  write('ZADD', K.expires, s.expires)
+  put_ready(s.ready)
+  for tenant, k in pairs(s.back) do call('ZINCRBY', K.tenants, -k / weight(tenant), tenant) end
+  return out
+end

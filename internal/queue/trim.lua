@@ -1,0 +1,52 @@
+-- trim: what outlived its keeping or its bound, at most 20 entries of each a call.
+local FEW = 20
+
+local function drop_done(ids)
+  if #ids == 0 then return end
+  local bytes = 0
+  for _, v in ipairs(call('HMGET', K.done, unpack(ids))) do if v then bytes = bytes + #v + 180 end end
+  write('HDEL', K.done, ids)
+  write('ZREM', K.doneends, ids)
+  bump('hist', -bytes)
+end
+
+local function drop_keys(keys)
+  if #keys == 0 then return end
+  write('HDEL', K.idem, keys)
+  write('ZREM', K.idemends, keys)
+  bump('hist', -230 * #keys)
+end
+
+local function drop_dead(ids, raw)
+  if #ids == 0 then return end
+  local bytes, b = 0, new_batch()
+  for i, v in ipairs(call('HMGET', K.deadjobs, unpack(ids))) do
+    if v then
+      bytes = bytes + #v
+      local state, length, rest = string.match(v, '^(%a+)|%d+|[^|]*|(%d+)|(.*)$')
+      local t = rest and parse_header(string.sub(rest, tonumber(length) + 1))
+      if t and t.key ~= NO_KEY then b.keys[#b.keys + 1] = {key = t.key, state = state} end
+    end
+  end
+  write('HDEL', K.deadjobs, ids)
+  write('ZREM', K.dead, ids)
+  end_keys(b, raw)
+  bump('deadbytes', -bytes) ; bump('hist', b.hist)
+  count('trimmed_dead', #ids)
+end
+
+local function trim(raw)
+  drop_done(call('ZRANGEBYSCORE', K.doneends, '-inf', int(raw), 'LIMIT', 0, FEW))
+  drop_keys(call('ZRANGEBYSCORE', K.idemends, '-inf', int(raw), 'LIMIT', 0, FEW))
+  if S.hist > C.max_history then
+    local done, keys = call('ZRANGE', K.doneends, 0, FEW - 1), call('ZRANGE', K.idemends, 0, FEW - 1)
+    drop_done(done) ; drop_keys(keys)
+    count('trimmed_history', #done + #keys)
+  end
+  local old = call('ZRANGEBYSCORE', K.dead, '-inf', int(raw - C.keep_dead), 'LIMIT', 0, FEW)
+  local over = call('ZCARD', K.dead) - C.dead_max
+  if #old == 0 and (over > 0 or S.deadbytes > C.max_bytes) then
+    old = call('ZRANGE', K.dead, 0, math.min(FEW, math.max(over, 1)) - 1)
+  end
+  drop_dead(old, raw)
+end

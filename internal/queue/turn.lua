@@ -1,0 +1,57 @@
+-- turn, the main part.
+local LATE = 5000000 -- µs by which a look may be late before leases are given more time
+
+-- memory_lost says whether state may be older than what was granted.
+local function memory_lost(srv, list)
+  if S.srv ~= srv then W.srv = srv return true end
+  return A.mylast > list.last
+end
+
+-- spare_leases puts off recovery when the lane was not looked at, or its server changed.
+local function spare_leases(now, lost, list)
+  if not lost and not (S.planned and now > S.planned + LATE) then return end
+  if call('ZCARD', K.leased) == 0 then return end
+  S.norecover = now + C.timeout + list.tolerance + 5000000
+  W.norecover = int(S.norecover)
+end
+
+local function turn()
+  local now, raw, adj, stepped = read_clock()
+  if not now then return {'clock', int(raw + adj), int(adj)} end
+  local status = load_contract()
+  if status == 'faulty' then
+    call('ZADD', K.due, int(now + 60000000), A.lane)
+    return {status, {}}
+  end
+  if status == 'no_lane' then
+    call('ZREM', K.due, A.lane)
+    return {status, settle(now, raw)}
+  end
+  load_state()
+  local list = C.list
+  open_limits(list, now)
+  local lost = memory_lost(identity(), list)
+  if lost then
+    forget_slots(list, math.max(now, A.mylast - MAX_HORIZON))
+    count('state_lost', 1)
+  end
+  spare_leases(now, lost, list)
+  local results = settle(now, raw, list)
+  take_back()
+  recover(now, raw)
+  promote(now, raw)
+  local expired = expire(raw)
+  trim(raw)
+  local paused, leases, why = is_paused(), {}, 'paused'
+  if not paused then leases, why = lease(list, now, raw) end
+  save_limits(list)
+  local look = next_look(list, now, raw, paused, why)
+  if expired == MANY then look = now end
+  if A.want > 0 or A.short == 1 then plan_turn(look, A.keep and why ~= 'senders') else plan_earlier(look, now) end
+  if #leases > 0 then count('granted', #leases) end
+  save_state()
+  return {'ok', int(now), int(adj), stepped and 1 or 0, lost and 1 or 0, int(S.epoch), int(C.version), int(C.gen),
+    int(list.tolerance), int(C.timeout), look and int(look) or '', why, results, leases}
+end
+
+return turn()

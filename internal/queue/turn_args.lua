@@ -1,0 +1,26 @@
+-- turn: settle results, recover, promote, expire, lease with slots, plan the next look.
+-- KEYS: the lane's fixed list (redisdb/keys.go).
+-- ARGV[1] lane
+-- ARGV[2] wake       channel that wakes workers
+-- ARGV[3] worker     id of the calling worker, no colon
+-- ARGV[4] call       number of this call of the worker
+-- ARGV[5] lost       calls whose reply was lost: "call,first deadline µs,last deadline µs;" …
+-- ARGV[6] want       jobs wanted, at most 100; 0: only settle
+-- ARGV[7] short      1 when want is all the senders that are free
+-- ARGV[8] keep       1 when the worker will look again by its own timer
+-- ARGV[9] expect     earliest logical time µs by the worker's bounds, 0: unknown
+-- ARGV[10] width     of those bounds, µs
+-- ARGV[11] confirmed adj of the clock for which the worker saw a step forward, or empty
+-- ARGV[12] move      what to add to adj then, µs
+-- ARGV[13] lead      µs from now to the first slot
+-- ARGV[14] horizon   µs from now to the last slot
+-- ARGV[15] bytes     of bodies at most
+-- ARGV[16] mylast    last slot this worker was granted on the lane, µs, 0: none
+-- ARGV[17] nres      number of results
+-- ARGV[18] results   seven arguments each, see settle
+-- Reply: {'no_lane' | 'faulty', results} or {'clock', logical µs, adj}
+-- or {'ok', logical, adj, stepped, lost, epoch, version, gen, tolerance µs, timeout µs, look µs or '', why, results, leases}.
+A = {lane = ARGV[1], wake = ARGV[2], worker = ARGV[3], call = ARGV[4], lost = ARGV[5], want = tonumber(ARGV[6]),
+  short = tonumber(ARGV[7]), keep = ARGV[8] == '1', expect = tonumber(ARGV[9]), width = tonumber(ARGV[10]),
+  confirmed = ARGV[11], move = tonumber(ARGV[12]), lead = tonumber(ARGV[13]), horizon = tonumber(ARGV[14]),
+  bytes = tonumber(ARGV[15]), mylast = tonumber(ARGV[16]), nres = tonumber(ARGV[17]), results = 18}

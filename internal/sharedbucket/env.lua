@@ -1,0 +1,28 @@
+-- env: what every part uses. A holds the call's arguments (set by the script's
+-- first part), C the contract, S the state as read, W the state to write at the end.
+local call = redis.call
+local A, C, S, W = {}, {}, {}, {}
+
+-- int formats an integer in microseconds; tostring and .. would lose digits.
+local function int(x) return string.format('%.0f', x) end
+
+-- fields reads named hash fields into a table; missing ones are false.
+local function fields(key, names, into)
+  local v = call('HMGET', key, unpack(names))
+  for i, n in ipairs(names) do into[n] = v[i] end
+end
+
+-- write sends one variadic command, cut so that unpack never overflows.
+local function write(command, key, args)
+  for i = 1, #args, 1000 do call(command, key, unpack(args, i, math.min(i + 999, #args))) end
+end
+
+-- save_state writes W into the lane's state in one command.
+local function save_state()
+  local flat = {}
+  for k, v in pairs(W) do flat[#flat + 1] = k; flat[#flat + 1] = v end
+  if #flat > 0 then write('HSET', K.state, flat) end
+end
+
+-- algorithms of limits; each file adds its own.
+local algorithms = {}

@@ -1,0 +1,51 @@
+-- slots: granting, giving back and forecasting on an open list of limits.
+local MAX_HORIZON = 400000 -- µs; no slot was ever granted further ahead
+
+local function each_limit(list, verb, ...)
+  for _, l in ipairs(list) do l.algo[verb](l, l.state, ...) end
+end
+
+local function snapshot(list)
+  local copy = {}
+  for i, l in ipairs(list) do
+    copy[i] = {} ; for k, v in pairs(l.state) do copy[i][k] = v end
+  end
+  return copy
+end
+
+-- grant charges up to n slots from now + lead to now + horizon and returns them.
+local function grant(list, now, n)
+  local slots, from, to = {}, now + A.lead, now + math.max(A.horizon, A.lead)
+  while #slots < n do
+    local t = earliest(list, from)
+    if t > to then break end
+    each_limit(list, 'charge', t)
+    slots[#slots + 1], from = t, t
+  end
+  return slots
+end
+
+-- regrant charges only the first n of the slots, from a snapshot taken before grant.
+local function regrant(list, before, slots, n)
+  for i, l in ipairs(list) do l.state = before[i] end
+  for i = 1, n do each_limit(list, 'charge', slots[i]) end
+end
+
+-- forget_slots treats the time up to the furthest possible slot as used up.
+local function forget_slots(list, now)
+  each_limit(list, 'lost', now + MAX_HORIZON)
+  list.last = math.max(list.last, now + MAX_HORIZON)
+end
+
+-- save_limits puts every limit's state and the last granted slot into W.
+local function save_limits(list)
+  for _, l in ipairs(list) do W['l:' .. l.name] = l.algo.save(l, l.state) end
+  W.last = int(list.last)
+end
+
+-- after is when a job behind k others gets its slot, if nothing overtakes it.
+local function after(list, t, k)
+  local slot = t
+  for _, l in ipairs(list) do slot = math.max(slot, l.algo.after(l, l.state, t, k)) end
+  return slot
+end
