@@ -23,7 +23,7 @@ type object struct {
 func (p *problems) open(v *value, part bool) *object {
 	o := &object{p: p, v: v, part: part}
 	if v.kind != dict {
-		p.bad(v, "a map of fields")
+		p.wrongKind(v, "a map of fields")
 		o.v = v.child("", dict)
 		o.part = true // one problem is enough
 	}
@@ -175,7 +175,7 @@ func (o *object) items(name string, most int) []*value {
 		return nil
 	}
 	if v.kind != list {
-		o.p.bad(v, "a list")
+		o.p.wrongKind(v, "a list")
 		return nil
 	}
 	if len(v.items) > most {
@@ -192,7 +192,7 @@ func (o *object) entries(name string, most int) (*value, []string) {
 		return nil, nil
 	}
 	if v.kind != dict {
-		o.p.bad(v, "a map")
+		o.p.wrongKind(v, "a map")
 		return nil, nil
 	}
 	names := v.names()

@@ -41,6 +41,16 @@ func (p *problems) bad(v *value, want string) {
 	p.invalid(v, "%s: %s is not allowed; give %s", v.label(), v.show(), want)
 }
 
+// wrongKind reports a value where a map or a list must stand. A text is not
+// repeated: it may be a URL with a password in it.
+func (p *problems) wrongKind(v *value, want string) {
+	shown := v.show()
+	if v.kind == text {
+		shown = "text"
+	}
+	p.invalid(v, "%s: %s is not allowed; give %s", v.label(), shown, want)
+}
+
 func (p *problems) add(v *value, code job.Code, detail string) {
 	p.added++
 	if p.broken[v] {

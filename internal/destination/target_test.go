@@ -84,3 +84,14 @@ func TestKeyHeaderIsFree(t *testing.T) {
 		t.Errorf("the key's header as a fixed one gives %v", err)
 	}
 }
+
+func TestMisplacedSecretsAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"target", "target.http", "target.http.headers", "limits", "target.http.password", "secrets", "target.http.auth"} {
+		doc := with(t, path, `"https://user:`+secret+`@bank.example/?token=`+secret+`"`)
+		_, _, err := ParseContract("bank", doc)
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s gives %v", path, err)
+		}
+	}
+}
