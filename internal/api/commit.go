@@ -50,7 +50,8 @@ type committer struct {
 type entryGroup struct {
 	jobs    []*job.Job
 	bytes   int64
-	left    bool // the caller gave up before the call began
+	until   time.Time // the caller gives up then
+	left    bool      // it has, before the call began
 	results []queue.PushResult
 	err     error
 	done    chan struct{}
@@ -59,7 +60,7 @@ type entryGroup struct {
 // push stores the jobs and gives one result each. At most callJobs jobs and,
 // unless it is one job, callBytes may be pushed at once: see split.
 func (c *committer) push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error) {
-	g := &entryGroup{jobs: jobs, bytes: bodyBytes(jobs), done: make(chan struct{})}
+	g := &entryGroup{jobs: jobs, bytes: bodyBytes(jobs), until: time.Now().Add(c.timeout), done: make(chan struct{})}
 	if err := c.enter(destination, g); err != nil {
 		return nil, err
 	}
@@ -130,18 +131,17 @@ func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
 	var jobs []*job.Job
 	var size int64
 	queued := c.lanes[destination]
-	for len(queued) > 0 {
+	for ; len(queued) > 0; queued = queued[1:] {
 		g := queued[0]
-		if !g.left {
-			if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+g.bytes > callBytes) {
-				break
-			}
-			groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+g.bytes
-		} else {
-			c.release(g)
+		if c.drop(g) {
+			queued[0] = nil // the array may live on; the bodies need not
+			continue
 		}
-		queued[0] = nil // the array may live on; the bodies need not
-		queued = queued[1:]
+		if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+g.bytes > callBytes) {
+			break
+		}
+		groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+g.bytes
+		queued[0] = nil
 	}
 	if groups == nil {
 		delete(c.lanes, destination)
@@ -149,6 +149,20 @@ func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
 	}
 	c.lanes[destination] = queued
 	return groups, jobs
+}
+
+// drop lets go of a group whose caller has left or is about to: what it was
+// told is not to become untrue.
+func (c *committer) drop(g *entryGroup) bool {
+	if !g.left && time.Now().Before(g.until) {
+		return false
+	}
+	c.release(g)
+	if !g.left {
+		g.err = unconfirmed(errStoreSlow)
+		close(g.done)
+	}
+	return true
 }
 
 func (c *committer) release(g *entryGroup) {
