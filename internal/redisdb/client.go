@@ -1,6 +1,7 @@
 package redisdb
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"time"
@@ -15,6 +16,16 @@ const (
 	minRetryBackoff = 10 * time.Millisecond
 	maxRetryBackoff = 250 * time.Millisecond
 )
+
+// silent drops what go-redis logs by itself: the same comes back as the error
+// of a call, and is told there once.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// The logger of go-redis is one for the process and may only be set before the
+// first client.
+func init() { redis.SetLogger(silent{}) }
 
 func newClient(cfg Config, t target) redis.UniversalClient {
 	switch t.mode {

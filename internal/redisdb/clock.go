@@ -39,10 +39,7 @@ func (c *Clock) Observe(request, reply time.Duration, logicalMicros int64) (step
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ref := max(c.ref, int64(reply))
-	widen := drift(ref - int64(request))
-	t := logicalMicros * 1000
-	// Redis cuts off the part of its time below a microsecond.
-	lower, upper := int64(request)-t-1000-widen, int64(reply)-t+widen
+	lower, upper := shown(ref, request, reply, logicalMicros)
 	if !c.known {
 		c.known, c.lower, c.upper, c.ref = true, lower, upper, ref
 		return 0, false
@@ -55,6 +52,31 @@ func (c *Clock) Observe(request, reply time.Duration, logicalMicros int64) (step
 	}
 	c.lower, c.upper = max(lower, oldLower), min(upper, oldUpper)
 	return 0, false
+}
+
+// Step says how far a reply contradicts what is known, and takes nothing in:
+// 0 when it fits, forward is positive. known is false when nothing is known yet.
+func (c *Clock) Step(request, reply time.Duration, logicalMicros int64) (step time.Duration, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0, false
+	}
+	ref := max(c.ref, int64(reply))
+	lower, upper := shown(ref, request, reply, logicalMicros)
+	oldLower, oldUpper := c.at(ref)
+	if lower > oldUpper || upper < oldLower {
+		step = time.Duration(middle(oldLower, oldUpper) - middle(lower, upper))
+	}
+	return step, true
+}
+
+// shown is what one reply shows of the offset at ref, ns.
+func shown(ref int64, request, reply time.Duration, logicalMicros int64) (lower, upper int64) {
+	widen := drift(ref - int64(request))
+	t := logicalMicros * 1000
+	// Redis cuts off the part of its time below a microsecond.
+	return int64(request) - t - 1000 - widen, int64(reply) - t + widen
 }
 
 // Forget makes the clock know nothing, as after a failover.

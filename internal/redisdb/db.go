@@ -132,6 +132,18 @@ func (h hook) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, h.db.cfg.CallTimeout)
 }
 
+// count leaves out what a new connection says of itself: it comes through the
+// same hook.
+func (h hook) count(cmds ...redis.Cmder) {
+	for _, c := range cmds {
+		switch c.Name() {
+		case "hello", "auth", "select", "client":
+		default:
+			h.db.calls.Add(1)
+		}
+	}
+}
+
 // DialHook changes nothing.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -140,7 +152,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		ctx, cancel := h.bound(ctx)
 		defer cancel()
-		h.db.calls.Add(1)
+		h.count(cmd)
 		return next(ctx, cmd)
 	}
 }
@@ -150,7 +162,7 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		ctx, cancel := h.bound(ctx)
 		defer cancel()
-		h.db.calls.Add(uint64(len(cmds)))
+		h.count(cmds...)
 		return next(ctx, cmds)
 	}
 }

@@ -3,7 +3,6 @@ package redisdb
 import (
 	"context"
 	"testing"
-	"time"
 
 	"tundish/internal/redistest"
 )
@@ -45,5 +44,3 @@ func laneKeys(t *testing.T, db *DB) LaneKeys {
 	}
 	return keys
 }
-
-const soon = 5 * time.Second // longer than any call that works

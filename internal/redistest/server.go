@@ -20,6 +20,7 @@ type Server struct {
 	dir     string
 	port    int
 	args    []string // in the order given: a later one wins
+	pass    string
 	cluster bool
 	shared  bool
 	proc    *process
@@ -37,6 +38,14 @@ func WithConfig(name string, values ...string) Option {
 // server comes back with all of them.
 func WithAOF() Option {
 	return func(s *Server) { s.args = append(s.args, "--appendonly", "yes", "--appendfsync", "always") }
+}
+
+// WithPassword makes clients name a password; URL leaves it out.
+func WithPassword(pass string) Option {
+	return func(s *Server) {
+		s.pass = pass
+		s.args = append(s.args, "--requirepass", pass)
+	}
 }
 
 // WithCluster makes a cluster of this one node, with all slots assigned.
@@ -170,7 +179,7 @@ func (s *Server) Client(t testing.TB) redis.UniversalClient {
 
 func (s *Server) options() *redis.Options {
 	return &redis.Options{
-		Addr: s.Addr(), DisableIdentity: true,
+		Addr: s.Addr(), Password: s.pass, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
@@ -180,7 +189,7 @@ func (s *Server) open() redis.UniversalClient {
 		return redis.NewClient(s.options())
 	}
 	return redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{s.Addr()}, DisableIdentity: true,
+		Addrs: []string{s.Addr()}, Password: s.pass, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
@@ -243,5 +252,13 @@ func (s *Server) own(t testing.TB) {
 	t.Helper()
 	if s.shared {
 		t.Fatal("the shared server is everybody's: use redistest.Start")
+	}
+}
+
+// WaitForLog waits until the log of the server, as started last, has said text.
+func (s *Server) WaitForLog(t testing.TB, text string) {
+	t.Helper()
+	if err := s.proc.waitFor(text); err != nil {
+		t.Fatal(err)
 	}
 }
