@@ -186,3 +186,26 @@ func TestClockTakesRepliesInAnyOrder(t *testing.T) {
 		t.Fatalf("width is %d µs, want that of the older, better call", w)
 	}
 }
+
+// Step tells what Observe would report, and changes nothing.
+func TestClockStepOnlyLooks(t *testing.T) {
+	t.Parallel()
+	ms := time.Millisecond
+	var c Clock
+	if _, known := c.Step(0, ms, base); known {
+		t.Fatal("an empty clock knows a step")
+	}
+	c.Observe(0, ms, base)
+	before, _, _ := c.Bounds(20 * ms)
+	if step, known := c.Step(10*ms, 11*ms, base+10_000); !known || step != 0 {
+		t.Errorf("a fitting reply is a step of %v, %v", step, known)
+	}
+	jumped := base + 10_000 + 5_000_000
+	looked, _ := c.Step(10*ms, 11*ms, jumped)
+	if after, _, _ := c.Bounds(20 * ms); after != before {
+		t.Errorf("looking moved the lower bound from %d to %d", before, after)
+	}
+	if seen, stepped := c.Observe(10*ms, 11*ms, jumped); !stepped || seen != looked {
+		t.Errorf("Step says %v, Observe %v, %v", looked, seen, stepped)
+	}
+}
