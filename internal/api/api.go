@@ -139,7 +139,7 @@ func (a *API) contract(ctx context.Context, name string) (*destination.Contract,
 
 // routes registers every operation and the document that describes them.
 func (a *API) routes(mux *http.ServeMux) error {
-	humaErrors()
+	humaGlobals()
 	h := humago.New(mux, openAPIConfig(a.cfg.Version))
 	h.UseMiddleware(guard(a.cfg.Keys))
 

@@ -37,6 +37,8 @@ type batchResult struct {
 
 // batchSchema describes the JSON form of a batch to readers.
 type batchSchema struct {
+	_ struct{} `json:"-" additionalProperties:"false"`
+
 	Jobs []jobSchema `json:"jobs" maxItems:"1000" minItems:"1"`
 }
 

@@ -96,7 +96,8 @@ func refuseUnmatched(own http.Handler) http.Handler {
 	})
 }
 
-// recorder remembers the status for metrics.
+// recorder remembers the status for metrics. A caller that goes away while
+// the answer is written is no failure of ours: huma would panic over it.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -105,15 +106,16 @@ type recorder struct {
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
+		r.ResponseWriter.WriteHeader(status)
 	}
-	r.ResponseWriter.WriteHeader(status)
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	return r.ResponseWriter.Write(b)
+	_, _ = r.ResponseWriter.Write(b)
+	return len(b), nil
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -304,3 +305,7 @@ func (w *deadlineWriter) SetReadDeadline(t time.Time) error {
 type timeoutReader struct{}
 
 func (timeoutReader) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+func logTo(w io.Writer) func(*Config) {
+	return func(c *Config) { c.Log = slog.New(slog.NewTextHandler(w, nil)) }
+}

@@ -16,6 +16,8 @@ import (
 // jobSchema describes a job to readers of the OpenAPI document. What is
 // accepted is decided by jobFields; a test compares the two.
 type jobSchema struct {
+	_ struct{} `json:"-" additionalProperties:"false"`
+
 	Method         string            `json:"method,omitempty" example:"POST" doc:"HTTP method; the destination's own when left out"`
 	Path           string            `json:"path,omitempty" example:"/payouts?mode=fast" doc:"Below the target's URL, with query"`
 	Headers        map[string]any    `json:"headers,omitempty" doc:"Name to string or list of strings, sent in this order"`

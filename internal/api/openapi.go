@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -17,10 +18,27 @@ func openAPIConfig(version string) huma.Config {
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil // would put $schema into every answer
 	cfg.RejectUnknownQueryParameters = true
+	// Answers may grow within /v1, so what is generated from the document must
+	// not refuse what it does not know. Requests say that they are strict.
+	cfg.AllowAdditionalPropertiesByDefault = true
+	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"key": {Type: "http", Scheme: "bearer", Description: "A producer's key; also as Tundish-Key or the user name of Basic. Not needed where the enqueuer runs without keys."},
 	}
 	return cfg
+}
+
+// schemaNames are the names that clients see, where our types have others.
+var schemaNames = map[string]string{
+	"JobSchema": "Job", "BatchSchema": "Batch", "ReasonSchema": "Reason",
+	"JobView": "JobStatus", "AttemptView": "Attempt", "ResponseView": "Response",
+	"DestinationView": "Destination", "SourceView": "Source", "LiveView": "Live", "Filled": "Effective",
+	"BatchOutputBody": "BatchResults", "ListOutputBody": "DestinationList", "ChangeOutputBody": "Change",
+}
+
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	return cmp.Or(schemaNames[name], name)
 }
 
 // option changes an operation before it is registered; what it returns

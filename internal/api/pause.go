@@ -11,6 +11,8 @@ import (
 
 // reasonSchema describes the body of pause and resume to readers.
 type reasonSchema struct {
+	_ struct{} `json:"-" additionalProperties:"false"`
+
 	Reason string `json:"reason,omitempty" maxLength:"500" doc:"Shown beside the state"`
 }
 

@@ -138,8 +138,10 @@ func invalid(fields []job.FieldError) error {
 	return &job.Error{Code: code, Detail: detail + " with the request, see errors", Fields: fields}
 }
 
-// humaErrors makes huma speak of errors as we do. Its hooks are global.
-var humaErrors = sync.OnceFunc(func() {
+// humaGlobals makes huma speak of errors, and of lists, which are never null,
+// as we do. It offers no other place for that than its variables.
+var humaGlobals = sync.OnceFunc(func() {
+	huma.DefaultArrayNullable = false
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return problemOf(fromHuma(status, msg, errs))
 	}

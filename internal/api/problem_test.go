@@ -160,6 +160,7 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 		Components struct {
 			Schemas map[string]struct {
 				Properties map[string]any `json:"properties"`
+				Additional any            `json:"additionalProperties"`
 			} `json:"schemas"`
 		} `json:"components"`
 	}
@@ -181,7 +182,10 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 	if len(doc.Paths["/v1/destinations/{destination}/jobs"]["post"].RequestBody) == 0 {
 		t.Error("the body of a push is not described")
 	}
-	described := doc.Components.Schemas["JobSchema"].Properties
+	described := doc.Components.Schemas["Job"].Properties
+	if doc.Components.Schemas["Job"].Additional != false || doc.Components.Schemas["Accepted"].Additional == false {
+		t.Error("requests are strict, answers may grow")
+	}
 	for name := range jobFields {
 		if described[name] == nil {
 			t.Errorf("the field %s is not described", name)

@@ -31,7 +31,7 @@ type jobView struct {
 	ExpiresAt       *string           `json:"expires_at" format:"date-time"`
 	FinishedAt      *string           `json:"finished_at" format:"date-time"`
 	Attempts        []attemptView     `json:"attempts"`
-	Response        *responseView     `json:"response"`
+	Response        *responseView     `json:"response,omitempty" doc:"Of the destination, where its contract keeps it"`
 	Redrives        int               `json:"redrives"`
 	Position        int64             `json:"position" doc:"Jobs of the same tenant that go before it"`
 	EstimatedSendAt *string           `json:"estimated_send_at" format:"date-time"`
@@ -75,6 +75,9 @@ func (a *API) findJob(ctx context.Context, in *jobInput) (*queue.Status, error) 
 	sctx, cancel := storeContext(ctx)
 	defer cancel()
 	s, err := a.cfg.Store.Job(sctx, in.Destination, id)
+	if job.CodeOf(err) == job.CodeJobNotFound {
+		return nil, missing // in the same words as for a job of others
+	}
 	if err != nil {
 		return nil, storeError(sctx, err)
 	}
