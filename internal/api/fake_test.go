@@ -15,14 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
+	"tundish/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // fakeStore is a store in memory. Its one destination is "bank"; err, when
 // set, answers every call.
