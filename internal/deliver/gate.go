@@ -89,6 +89,7 @@ const (
 type pass struct {
 	at      time.Time
 	gate    func() error
+	writing func()
 	timeout time.Duration
 	ctx     context.Context         // of the attempt
 	cancel  context.CancelCauseFunc // ends the attempt
@@ -121,6 +122,9 @@ func (p *pass) enter(c *gateConn) (first bool, err error) {
 	if err := ask(p.gate); err != nil {
 		p.shut(err, true)
 		return false, err
+	}
+	if p.writing != nil {
+		p.writing()
 	}
 	p.open()
 	return true, nil

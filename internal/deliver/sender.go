@@ -66,6 +66,8 @@ type Attempt struct {
 	// only after At, Gate is asked once more before, to spare the connection:
 	// only a call that a write follows counts. Nil: always open.
 	Gate func() error
+	// Writing is called once, when Gate has opened and the write follows. Nil: not called.
+	Writing func()
 }
 
 // Result says how an attempt ended.
@@ -152,7 +154,7 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 		if err != nil {
 			return connectResult(ctx, err)
 		}
-		g = &pass{at: a.At, gate: a.Gate, timeout: timeoutOf(&a)}
+		g = &pass{at: a.At, gate: a.Gate, writing: a.Writing, timeout: timeoutOf(&a)}
 		res, stale := exchange(ctx, c, out, g)
 		if !stale || try == connections {
 			return res

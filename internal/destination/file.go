@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,6 +21,7 @@ type File struct {
 	Set          string // who owns the names in it
 	Revision     int64  // 0: none given
 	Destinations []Entry
+	Sum          [sha256.Size]byte // of the texts it was read from
 }
 
 // Entry is one destination of a file. Written is its contract as written
@@ -59,6 +61,7 @@ func parseSources(sources []source) (*File, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
+	f.Sum = sum(sources)
 	return f, nil
 }
 

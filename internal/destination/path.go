@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,32 @@ import (
 // ParsePath reads a destinations file, or a folder of them (*.yaml and *.yml,
 // not the hidden ones and not those of folders below) as one.
 func ParsePath(path string) (*File, error) {
+	sources, err := readPath(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseSources(sources)
+}
+
+// Sum tells whether what ParsePath reads has changed, without parsing it.
+func Sum(path string) ([sha256.Size]byte, error) {
+	sources, err := readPath(path)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	return sum(sources), nil
+}
+
+func sum(sources []source) [sha256.Size]byte {
+	h := sha256.New()
+	for _, s := range sources {
+		fmt.Fprintf(h, "%d %s %d ", len(s.name), s.name, len(s.data))
+		h.Write(s.data)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func readPath(path string) ([]source, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("destinations: %w", err)
@@ -21,13 +48,9 @@ func ParsePath(path string) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return ParseFile(data, path)
+		return []source{{path, data}}, nil
 	}
-	sources, err := readFolder(path)
-	if err != nil {
-		return nil, err
-	}
-	return parseSources(sources)
+	return readFolder(path)
 }
 
 func readFolder(folder string) ([]source, error) {

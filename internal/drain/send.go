@@ -22,7 +22,6 @@ type attempt struct {
 	from     time.Duration // monotonic: no write before
 	until    time.Duration // and none after
 	wall     time.Time     // until, by the wall clock: it goes on while the machine sleeps
-	wrote    bool
 }
 
 // handOut sends what a turn granted, once the contract in force is known.
@@ -135,6 +134,11 @@ func (a *attempt) run() (queue.Result, error) {
 		Lane: a.lane.name, Contract: a.contract, Job: j, Number: a.lease.Sent + 1, Key: j.DownstreamKey, Timeout: timeout,
 		At:   time.Now().Add(a.from - now),
 		Gate: func() error { shut = a.gate(); return shut },
+		Writing: func() {
+			if a.d.cfg.Record != nil {
+				a.d.cfg.Record.Record(a.lane.name, string(a.lease.ID), a.lease.Slot)
+			}
+		},
 	})
 	a.d.cfg.Metrics.sendersBusy.Dec()
 	a.observe(res, j)
@@ -148,7 +152,8 @@ func (a *attempt) markStarted(ctx context.Context) bool {
 	return err == nil && len(held) == 1 && held[0]
 }
 
-// gate is the last check, right before the first byte.
+// gate is the last check, right before the first byte. It changes nothing: it
+// may be asked before a write that does not follow.
 func (a *attempt) gate() error {
 	switch {
 	case redisdb.Monotonic() > a.until, time.Now().Round(0).After(a.wall):
@@ -157,9 +162,6 @@ func (a *attempt) gate() error {
 		return errEpoch
 	case a.d.stopping.Load():
 		return errStopping
-	}
-	if a.d.cfg.Record != nil {
-		a.d.cfg.Record.Record(a.lane.name, string(a.lease.ID), a.lease.Slot)
 	}
 	return nil
 }

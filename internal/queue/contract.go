@@ -19,11 +19,6 @@ const minDoneKept = 15 * time.Minute
 // minTombstone is how long a deleted lane's slots are remembered at least.
 const minTombstone = 24 * time.Hour
 
-// tolerance is what the guard allows a write to be behind its slot.
-func tolerance(c *destination.Contract) time.Duration {
-	return min(time.Duration(c.Guard*float64(c.ShortestWindow())), time.Second)
-}
-
 // compile turns a contract into the fields of the conf hash that scripts read.
 func compile(c *destination.Contract, written []byte) ([]any, error) {
 	weights := ""
@@ -41,7 +36,7 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 	return []any{
 		"doc", written,
 		"limits", compileLimits(c.Limits),
-		"guard_us", tolerance(c).Microseconds(),
+		"guard_us", c.Tolerance().Microseconds(),
 		"cap", c.MaxInFlight,
 		"timeout", c.Target.Timeout.Microseconds(),
 		"capacity", c.Queue.Capacity,

@@ -1,0 +1,21 @@
+// The enqueuer is the door: producers push jobs over HTTP, operators look after destinations.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"tundish/internal/app"
+)
+
+func main() {
+	var cfg app.EnqueuerConfig
+	kong.Parse(&cfg, kong.Name("enqueuer"), kong.Description("Takes jobs over HTTP into a bounded queue per destination."), kong.DefaultEnvars("TUNDISH"))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	os.Exit(app.RunEnqueuer(ctx, cfg, os.Stderr))
+}

@@ -1,0 +1,157 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"tundish/internal/api"
+	"tundish/internal/destination"
+	"tundish/internal/queue"
+	"tundish/internal/redisdb"
+)
+
+// EnqueuerConfig holds the flags of an enqueuer.
+type EnqueuerConfig struct {
+	Common
+	Listen              string `default:"127.0.0.1:8080" help:"Address of the API."`
+	AdminListen         string `name:"admin-listen" default:"127.0.0.1:8081" help:"Address of /metrics, /healthz and /readyz."`
+	Destinations        string `help:"File or folder of destinations; re-read when it changes."`
+	Keys                string `help:"File with the producers' keys."`
+	InsecureNoAuth      bool   `name:"insecure-no-auth" help:"Listen beyond loopback without keys."`
+	TLSCert             string `name:"tls-cert" help:"Certificate of the API, PEM."`
+	TLSKey              string `name:"tls-key" help:"Key of the certificate, PEM."`
+	MetricsDestinations string `name:"metrics-destinations" default:"200" help:"Destinations with a label of their own in metrics, 1 to 10000."`
+
+	metricsDestinations int
+	file                *destination.File
+	keys                *api.Keys
+}
+
+// Validate reports every bad value at once, the files included.
+func (c *EnqueuerConfig) Validate() error {
+	var p problems
+	c.validate(&p)
+	loopback := p.address("--listen", c.Listen)
+	p.address("--admin-listen", c.AdminListen)
+	if !loopback && c.Keys == "" && !c.InsecureNoAuth {
+		p.add("--listen: %s can be reached from other machines; give --keys FILE, or --insecure-no-auth if everybody who can reach it may push", c.Listen)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		p.add("--tls-cert and --tls-key belong together")
+	}
+	c.metricsDestinations = p.whole("--metrics-destinations", c.MetricsDestinations, 1, 10_000)
+	if c.Destinations != "" {
+		var err error
+		c.file, err = destination.ParsePath(c.Destinations)
+		p.check(err, "--destinations")
+	}
+	if c.Keys != "" {
+		var err error
+		c.keys, err = api.LoadKeys(c.Keys)
+		p.check(err, "--keys")
+	}
+	return p.err()
+}
+
+// Enqueuer is the door.
+type Enqueuer struct {
+	cfg    EnqueuerConfig
+	log    *slog.Logger
+	clean  cleanups
+	db     *redisdb.DB
+	store  *queue.Store
+	admin  *admin
+	addr   string
+	health atomic.Pointer[string]
+}
+
+// NewEnqueuer makes an enqueuer that has not started.
+func NewEnqueuer(cfg EnqueuerConfig, log *slog.Logger) (*Enqueuer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Enqueuer{cfg: cfg, log: log}, nil
+}
+
+// Start connects, applies the file and listens. When it fails, nothing is left running.
+func (e *Enqueuer) Start(ctx context.Context) error {
+	if err := e.start(ctx); err != nil {
+		e.clean.run()
+		return err
+	}
+	return nil
+}
+
+func (e *Enqueuer) start(ctx context.Context) error {
+	reg := newRegistry("enqueuer")
+	var err error
+	if e.db, err = open(ctx, e.cfg.Common, reg, e.log); err != nil {
+		return err
+	}
+	e.clean.add("redis", func() { _ = e.db.Close() })
+	e.store = queue.New(e.db)
+	files := newFiles(e.cfg.Destinations, e.cfg.file, e.store, e.log, reg)
+	if err := files.start(ctx); err != nil {
+		return err
+	}
+	e.clean.add("files", files.stop)
+	reg.MustRegister(newFleet(e.store, e.cfg.metricsDestinations))
+	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, Version: Version, Log: e.log, Registerer: reg,
+		MetricsDestinations: e.cfg.metricsDestinations})
+	if err != nil {
+		return err
+	}
+	e.clean.add("door", door.Close)
+	if e.admin, err = startAdmin(e.cfg.AdminListen, e.cfg.Pprof, reg, e.log, e.ready); err != nil {
+		return err
+	}
+	e.clean.add("admin", e.admin.stop)
+	if err := e.listen(door.Handler()); err != nil {
+		return err
+	}
+	e.log.Info("enqueuer listens", "addr", e.addr, "admin", e.admin.addr)
+	return nil
+}
+
+func (e *Enqueuer) listen(handler http.Handler) error {
+	server, addr, done, err := serve(e.cfg.Listen, handler, e.log, e.cfg.TLSCert, e.cfg.TLSKey)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	e.addr = addr
+	e.clean.add("api", func() { shutdown(server, done) })
+	return nil
+}
+
+// ready lists why pushes cannot be taken now.
+func (e *Enqueuer) ready() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := e.db.Ping(ctx); err != nil {
+		return []string{"redis: " + redisdb.Kind(err)}
+	}
+	return nil
+}
+
+// Stop ends the door: open requests are answered, then everything closes.
+func (e *Enqueuer) Stop() { e.clean.run() }
+
+// Addr is where the API listens.
+func (e *Enqueuer) Addr() string { return e.addr }
+
+// AdminAddr is where the admin pages are served.
+func (e *Enqueuer) AdminAddr() string { return e.admin.addr }
+
+// Store is the store behind the door.
+func (e *Enqueuer) Store() *queue.Store { return e.store }
+
+// IsConfig says whether an error is one of configuration: bad flags or files.
+func IsConfig(err error) bool {
+	_, ok := errors.AsType[*ConfigError](err)
+	return ok
+}

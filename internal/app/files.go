@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+	"tundish/internal/queue"
+)
+
+// filesEvery is how often a file is looked at, and whether Redis is still the
+// installation it was.
+const filesEvery = time.Second
+
+// files applies the destinations file: at start, when it changes, and when
+// Redis has come back empty.
+type files struct {
+	path  string
+	file  *destination.File
+	store *queue.Store
+	log   *slog.Logger
+	good  prometheus.Gauge
+
+	installation string
+	seen         [sha256.Size]byte // of the file that was applied last
+	broken       string            // last failure that was logged
+	cancel       context.CancelFunc
+	wg           sync.WaitGroup
+}
+
+func newFiles(path string, file *destination.File, store *queue.Store, log *slog.Logger, reg prometheus.Registerer) *files {
+	f := &files{path: path, file: file, store: store, log: log.With("component", "files"), good: prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "tundish", Name: "config_last_reload_successful", Help: "1 when the destinations file was applied as it stands."})}
+	f.good.Set(1)
+	reg.MustRegister(f.good)
+	return f
+}
+
+func (f *files) start(ctx context.Context) error {
+	id, err := f.store.Join(ctx, uuid.NewString())
+	if err != nil {
+		return err
+	}
+	f.installation = id
+	if f.file != nil {
+		f.seen = f.file.Sum
+		if err := f.apply(ctx, f.file, false); err != nil {
+			return err
+		}
+	}
+	ctx, f.cancel = context.WithCancel(context.Background())
+	f.wg.Go(func() { f.watch(ctx) })
+	return nil
+}
+
+func (f *files) stop() {
+	f.cancel()
+	f.wg.Wait()
+}
+
+func (f *files) watch(ctx context.Context) {
+	tick := time.NewTicker(filesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f.report(f.look(ctx))
+		}
+	}
+}
+
+// look applies the file again when it changed or when Redis lost its memory.
+func (f *files) look(ctx context.Context) error {
+	id, err := f.store.Join(ctx, uuid.NewString())
+	if err != nil {
+		return nil //nolint:nilerr // a Redis that is away is told elsewhere
+	}
+	lost := id != f.installation
+	if lost {
+		f.log.Warn("Redis came back without its memory; destinations are applied again, with slots as after a loss")
+	}
+	if f.path == "" {
+		f.installation = id
+		return nil
+	}
+	sum, err := destination.Sum(f.path)
+	if err != nil || sum == f.seen && !lost {
+		return err
+	}
+	file, err := destination.ParsePath(f.path)
+	if err != nil {
+		return err
+	}
+	if err := f.apply(ctx, file, lost); err != nil {
+		return err
+	}
+	f.installation, f.seen = id, file.Sum
+	return nil
+}
+
+// apply stores what the file holds. A destination that somebody else owns is
+// left alone; the others are applied all the same.
+func (f *files) apply(ctx context.Context, file *destination.File, lost bool) error {
+	var failed []error
+	for _, e := range file.Destinations {
+		_, created, err := f.store.Apply(ctx, queue.ApplyRequest{Name: e.Contract.Name, Contract: e.Contract, Written: e.Written,
+			Source: queue.Source{Kind: "file", Set: file.Set, Revision: file.Revision}, MemoryLost: lost})
+		switch job.CodeOf(err) {
+		case job.CodeOwnedByFile, job.CodeVersionMismatch:
+			f.log.Warn("a destination of the file was not applied", "destination", e.Contract.Name, "error", err)
+			continue
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		for _, warning := range destination.Warnings(e.Contract) {
+			f.log.Warn(warning, "destination", e.Contract.Name)
+		}
+		f.log.Debug("destination applied", "destination", e.Contract.Name, "created", created)
+	}
+	return errors.Join(failed...)
+}
+
+// report logs a failure when it changes.
+func (f *files) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != f.broken {
+		if err != nil {
+			f.log.Error("the destinations file was not applied; the last good one stays in force", "error", err)
+		} else {
+			f.log.Info("the destinations file is applied")
+		}
+		f.broken = text
+	}
+	if err != nil {
+		f.good.Set(0)
+	} else {
+		f.good.Set(1)
+	}
+}

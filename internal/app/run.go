@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"tundish/internal/redisdb"
+)
+
+// Exit codes of the services.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// service is anything that is started and stopped once. Start leaves nothing
+// running when it fails; Stop returns when all has ended.
+type service interface {
+	Start(ctx context.Context) error
+	Stop()
+}
+
+// RunEnqueuer runs an enqueuer until ctx ends and answers the exit code.
+func RunEnqueuer(ctx context.Context, cfg EnqueuerConfig, stderr io.Writer) int {
+	e, err := NewEnqueuer(cfg, cfg.Logger())
+	return run(ctx, e, err, cfg.Check, cfg.Logger(), stderr)
+}
+
+// RunWorker runs a worker until ctx ends and answers the exit code.
+func RunWorker(ctx context.Context, cfg WorkerConfig, stderr io.Writer) int {
+	w, err := NewWorker(cfg, cfg.Logger())
+	return run(ctx, w, err, cfg.Check, cfg.Logger(), stderr)
+}
+
+func run(ctx context.Context, s service, err error, check bool, log *slog.Logger, stderr io.Writer) int {
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintln(stderr, strings.TrimRight(line, "\n"))
+		}
+		return exitUsage
+	}
+	if check {
+		fmt.Fprintln(stderr, "the configuration is valid")
+		return exitDone
+	}
+	if err := startPatiently(ctx, s, log); err != nil {
+		if ctx.Err() != nil {
+			return exitDone
+		}
+		log.Error("could not start", "error", err)
+		return exitFailed
+	}
+	<-ctx.Done()
+	log.Info("stopping")
+	s.Stop()
+	log.Info("stopped")
+	return exitDone
+}
+
+// startPatiently starts again while Redis is away or loading: a service that
+// comes up before its Redis waits for it.
+func startPatiently(ctx context.Context, s service, log *slog.Logger) error {
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := s.Start(ctx)
+		if err == nil || !redisdb.Unavailable(err) {
+			return err
+		}
+		log.Warn("Redis cannot serve yet; trying again", "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
