@@ -175,3 +175,15 @@ func TestBatchToAPausedDestination(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+func TestRefusalsOfALaterPartStandInTheirPlaces(t *testing.T) {
+	t.Parallel()
+	s := newFakeStore()
+	s.capacity = 250
+	list := do(newTestAPI(t, s), "POST", bankBatch, strings.NewReader(strings.Repeat("{}\n", 400)), "Content-Type", typeNDJSON).results(t)
+	for i, r := range list {
+		if want := map[bool]int{true: 202, false: 429}[i < 250]; r.Status != want {
+			t.Fatalf("job %d: %+v, want %d", i, r, want)
+		}
+	}
+}

@@ -225,3 +225,26 @@ func TestContractsAreBelievedForAMoment(t *testing.T) {
 		t.Errorf("%d contracts held", len(c.held))
 	}
 }
+
+func TestAChangeHereActsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newFakeStore()
+	a := newTestAPI(t, s)
+	push := func() answer {
+		return do(a, "POST", bankJobs, strings.NewReader(`{"max_attempts":5}`))
+	}
+	for _, change := range []func() answer{
+		func() answer { return do(a, "PUT", bank, strings.NewReader(bankContract)) },
+		func() answer { return do(a, "DELETE", bank, nil) },
+	} {
+		s.contract = testContract()
+		if r := push(); r.status != 202 {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		s.contract = testContract()
+		s.contract.Retry.MaxAttempts = 3
+		change()
+		push().problem(t, job.CodeInvalid)
+		a.contracts.forget("bank")
+	}
+}
