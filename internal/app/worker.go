@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tundish/internal/background"
 	"tundish/internal/bank"
 	"tundish/internal/deliver"
 	"tundish/internal/drain"
@@ -97,8 +99,17 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.clean.add("admin", w.admin.stop)
+	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg}, db.Client())
+	if err := work.Start(); err != nil {
+		return err
+	}
 	w.drain.Start()
-	w.clean.add("drain", w.drain.Stop)
+	w.clean.add("drain and background", func() {
+		var wg sync.WaitGroup
+		wg.Go(work.Stop) // asynq sleeps for up to a period before it sees that it is to stop
+		w.drain.Stop()
+		wg.Wait()
+	})
 	w.log.Info("worker drains", "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
 	return nil
 }

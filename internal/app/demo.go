@@ -1,0 +1,229 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/term"
+
+	"tundish/internal/bank"
+	"tundish/internal/queue"
+)
+
+// DemoOptions are the flags of `tundish demo`.
+type DemoOptions struct {
+	Rate    int `default:"50" help:"Requests per second that the bank allows, 1 to 1000."`
+	Jobs    int `default:"500" help:"Jobs to push at once, 1 to 100000."`
+	Workers int `default:"3" help:"Workers that share the rate, 1 to 20."`
+}
+
+// Validate reports every bad value at once.
+func (o DemoOptions) Validate() error {
+	var p problems
+	for _, f := range []struct {
+		flag      string
+		n, lo, hi int
+	}{{"--rate", o.Rate, 1, 1000}, {"--jobs", o.Jobs, 1, 100_000}, {"--workers", o.Workers, 1, 20}} {
+		if f.n < f.lo || f.n > f.hi {
+			p.add("%s: %d is not from %d to %d", f.flag, f.n, f.lo, f.hi)
+		}
+	}
+	return p.err()
+}
+
+// ErrVerdict says that the demo ran and the bank was not content.
+var ErrVerdict = errors.New("the verdict is not clean")
+
+// demo is one run of the demo.
+type demo struct {
+	o        DemoOptions
+	e        *embedded
+	url      string
+	out      io.Writer
+	live     bool // stdout is a terminal
+	accepted atomic.Int64
+	refused  atomic.Int64 // answers 429
+	start    time.Time
+}
+
+// RunDemo pushes a burst at a bank, lets workers drain it, and prints what the
+// bank saw. It fails unless all was delivered, nothing twice, and no sliding
+// second saw more than the rate.
+func RunDemo(ctx context.Context, o DemoOptions, stdout io.Writer) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	e, err := startEmbedded(ctx, embeddedConfig{listen: "127.0.0.1:0", workers: o.Workers, bankListen: "127.0.0.1:0", writeLogs: true,
+		bank: bank.Config{Rate: int64(o.Rate), Per: time.Second, Latency: 20 * time.Millisecond, Refuse: false}}, log)
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	d := &demo{o: o, e: e, url: "http://" + e.enqueuer.Addr() + "/v1/destinations/bank/jobs", out: stdout, start: time.Now()}
+	if f, ok := stdout.(*os.File); ok {
+		d.live = term.IsTerminal(int(f.Fd()))
+	}
+	return d.run(ctx)
+}
+
+func (d *demo) run(ctx context.Context) error {
+	capacity := max(1, d.o.Jobs*4/5)
+	doc := fmt.Sprintf(`{"target":{"http":{"url":"http://%s/pay"}},"limits":[{"name":"tps","algorithm":"leaky_bucket","rate":%d,"per":"1s"}],"queue":{"capacity":%d}}`,
+		d.e.bankAddr, d.o.Rate, capacity)
+	if err := d.e.apply(ctx, "bank", doc); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "A bank allows %d requests a second. %d jobs are pushed at once into a queue of %d; %d workers share the rate.\n\n",
+		d.o.Rate, d.o.Jobs, capacity, d.o.Workers)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+3*time.Duration(d.o.Jobs)*time.Second/time.Duration(d.o.Rate))
+	defer cancel()
+	pushed := make(chan error, 1)
+	go func() { pushed <- d.push(ctx) }()
+	if err := d.watch(ctx, pushed); err != nil {
+		return err
+	}
+	return d.verdict()
+}
+
+// push sends all jobs from 32 callers; one that is told to wait does.
+func (d *demo) push(ctx context.Context) error {
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
+	defer client.CloseIdleConnections()
+	var wg sync.WaitGroup
+	numbers, failed := make(chan int), make(chan error, 32)
+	for range 32 {
+		wg.Go(func() {
+			for n := range numbers {
+				if err := d.pushOne(ctx, client, n); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	for n := range d.o.Jobs {
+		select {
+		case numbers <- n:
+		case err := <-failed:
+			close(numbers)
+			wg.Wait()
+			return err
+		}
+	}
+	close(numbers)
+	wg.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (d *demo) pushOne(ctx context.Context, client *http.Client, n int) error {
+	body, _ := json.Marshal(map[string]any{"idempotency_key": fmt.Sprintf("order-%d", n), "body": map[string]any{"order": n, "amount": "12.30"}})
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // for the error below
+		resp.Body.Close()
+		switch resp.StatusCode {
+		case http.StatusAccepted:
+			d.accepted.Add(1)
+			return nil
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			d.refused.Add(1)
+			seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+			if err != nil {
+				return fmt.Errorf("status %d without a Retry-After", resp.StatusCode)
+			}
+			select {
+			case <-time.After(time.Duration(seconds) * time.Second):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		default:
+			return fmt.Errorf("push: %s: %s", resp.Status, text)
+		}
+	}
+}
+
+// watch shows the run until all jobs are done.
+func (d *demo) watch(ctx context.Context, pushed <-chan error) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for done := false; ; {
+		select {
+		case err := <-pushed:
+			if err != nil {
+				return err
+			}
+			done, pushed = true, nil
+		case <-tick.C:
+			dest, err := d.e.enqueuer.store.Destination(ctx, "bank")
+			if err != nil {
+				return err
+			}
+			d.show(dest.Live)
+			if done && dest.Live.Depth == 0 {
+				if d.live {
+					fmt.Fprintln(d.out)
+				}
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (d *demo) show(l queue.Live) {
+	arrivals, _ := d.e.bank.Arrivals()
+	second, now := 0, bank.Monotonic()
+	for _, a := range arrivals {
+		if now-a.At < int64(time.Second) {
+			second++
+		}
+	}
+	line := fmt.Sprintf("%5.1f s   accepted %4d   told to wait %4d   queue %4d   at the bank %4d   in the last second %3d",
+		time.Since(d.start).Seconds(), d.accepted.Load(), d.refused.Load(), l.Depth, len(arrivals), second)
+	if d.live {
+		fmt.Fprintf(d.out, "\r%s", line)
+		return
+	}
+	fmt.Fprintln(d.out, line)
+}
+
+func (d *demo) verdict() error {
+	arrivals, forgotten := d.e.bank.Arrivals()
+	d.e.stopWorkers()
+	writes, err := bank.ReadWriteLogs(d.e.logs...)
+	if err != nil {
+		return err
+	}
+	v := bank.Judge(bank.Case{Rate: int64(d.o.Rate), Per: time.Second, Jobs: d.o.Jobs, Writes: writes, Arrivals: arrivals, Forgotten: forgotten})
+	fmt.Fprintf(d.out, "\n%s", v.String())
+	if !v.OK {
+		return ErrVerdict
+	}
+	return nil
+}

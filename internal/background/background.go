@@ -1,0 +1,157 @@
+// Package background runs what waits for a clock or takes long, on asynq: in
+// this version the fleet's sweep. Every worker runs it; a task is done once.
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"tundish/internal/queue"
+)
+
+const (
+	taskSweep = "sweep"
+	// sweepEvery is how often the fleet compares lanes with their due entries.
+	sweepEvery = time.Minute
+	// sweepPause between two lanes spreads a sweep and keeps it below its share of Redis.
+	sweepPause = 500 * time.Microsecond
+	// look is how often an idle server looks for tasks; nothing here is urgent.
+	// asynq cannot be woken from this pause, so a stop may take as long.
+	look = time.Second
+)
+
+// Sweeper mends lanes; see queue.Store.
+type Sweeper interface {
+	Sweep(ctx context.Context, pause func(ctx context.Context) error) (queue.Repairs, error)
+}
+
+// Config says how background work runs.
+type Config struct {
+	// Namespace of the installation; it names the queue.
+	Namespace string
+	// Every is how often a sweep is due. Default: a minute.
+	Every   time.Duration
+	Sweeper Sweeper
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: nowhere
+}
+
+// Background is asynq's server of this process, and the clock of its tasks.
+type Background struct {
+	cfg     Config
+	queue   string
+	log     *slog.Logger
+	client  *asynq.Client
+	server  *asynq.Server
+	repairs *prometheus.CounterVec
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// New makes background work over a client that the caller closes after Stop.
+func New(cfg Config, client redis.UniversalClient) *Background {
+	if cfg.Every <= 0 {
+		cfg.Every = sweepEvery
+	}
+	b := &Background{cfg: cfg, queue: "tundish-" + cfg.Namespace, log: cfg.Logger.With("component", "background"), client: asynq.NewClientFromRedisClient(client)}
+	b.repairs = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tundish", Name: "sweep_repairs_total",
+		Help: "What sweeps of this process mended; any is an alert."}, []string{"kind"})
+	for _, kind := range []string{"due_entry", "lease"} {
+		b.repairs.WithLabelValues(kind)
+	}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(b.repairs)
+	}
+	b.server = asynq.NewServerFromRedisClient(client, asynq.Config{
+		Concurrency: 2, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
+		Logger: logger{b.log}, LogLevel: asynq.WarnLevel,
+	})
+	return b
+}
+
+// Start begins to take tasks and to make them when they are due.
+func (b *Background) Start() error {
+	mux := asynq.NewServeMux()
+	mux.HandleFunc(taskSweep, b.sweep)
+	if err := b.server.Start(mux); err != nil {
+		return fmt.Errorf("background: %w", err)
+	}
+	var ctx context.Context
+	ctx, b.cancel = context.WithCancel(context.Background())
+	b.wg.Go(func() { b.clock(ctx) })
+	return nil
+}
+
+// Stop ends both; a task under way is taken up again by another worker.
+func (b *Background) Stop() {
+	b.cancel()
+	b.wg.Wait()
+	b.server.Shutdown()
+}
+
+// clock makes a sweep each period. Workers make the same task under the same
+// id, so the fleet has one, whoever comes first.
+func (b *Background) clock(ctx context.Context) {
+	tick := time.NewTicker(b.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at := <-tick.C:
+			if err := b.plan(ctx, at); err != nil {
+				b.log.Debug("the sweep was not planned", "error", err) // the next period tries again
+			}
+		}
+	}
+}
+
+func (b *Background) plan(ctx context.Context, at time.Time) error {
+	id := fmt.Sprintf("sweep:%d", at.UnixNano()/int64(b.cfg.Every))
+	_, err := b.client.EnqueueContext(ctx, asynq.NewTask(taskSweep, nil), asynq.Queue(b.queue), asynq.TaskID(id), asynq.MaxRetry(0),
+		asynq.Timeout(max(b.cfg.Every, time.Second)), asynq.Retention(max(2*b.cfg.Every, time.Second)))
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil
+	}
+	return err
+}
+
+func (b *Background) sweep(ctx context.Context, _ *asynq.Task) error {
+	begin := time.Now()
+	repairs, err := b.cfg.Sweeper.Sweep(ctx, pause)
+	b.repairs.WithLabelValues("due_entry").Add(float64(repairs.Entries))
+	b.repairs.WithLabelValues("lease").Add(float64(repairs.Leases))
+	if repairs.Entries+repairs.Leases > 0 {
+		b.log.Warn("a sweep mended lanes", "due_entries", repairs.Entries, "leases", repairs.Leases)
+	}
+	b.log.Debug("swept", "took", time.Since(begin), "error", err)
+	return err
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(sweepPause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// logger lets asynq log through slog.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Debug(args ...any) { l.log.Debug(fmt.Sprint(args...)) }
+func (l logger) Info(args ...any)  { l.log.Debug(fmt.Sprint(args...)) }
+func (l logger) Warn(args ...any)  { l.log.Warn(fmt.Sprint(args...)) }
+func (l logger) Error(args ...any) { l.log.Error(fmt.Sprint(args...)) }
+
+// Fatal is asynq's word for a server that cannot go on; the process decides.
+func (l logger) Fatal(args ...any) { l.log.Error(fmt.Sprint(args...)) }
