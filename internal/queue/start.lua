@@ -5,10 +5,12 @@
 -- Reply: 1 for each job that is still held under its token, else 0.
 local ids, out, set = {}, {}, {}
 for i = 1, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
-for i, t in ipairs({unpack(tries_of(ids), 1, #ids)}) do
-  local held = t and t.token == ARGV[2 * i]
+local tries = tries_of(ids)
+for i, id in ipairs(ids) do
+  local t = tries[i]
+  local held = t and t.token ~= '' and t.token == ARGV[2 * i]
   out[i] = held and 1 or 0
-  if held then t.started = 1 ; set[#set + 1] = ids[i] ; set[#set + 1] = format_try(t) end
+  if held then t.started = 1 ; set[#set + 1] = id ; set[#set + 1] = format_try(t) end
 end
 write('HSET', K.tries, set)
 return out
