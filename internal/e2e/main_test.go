@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// binDir is where the programs are built, once, by the first test that needs one.
+var binDir string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binDir = dir
+	if code := m.Run(); code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintf(os.Stderr, "goroutines were left: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+var build = sync.OnceValue(func() error {
+	args := append([]string{"build", "-o", binDir + string(filepath.Separator)}, buildFlags...)
+	out, err := exec.Command("go", append(args, "tundish/cmd/enqueuer", "tundish/cmd/worker")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// program is the path of one of the programs.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(binDir, name)
+}
