@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// result is the answer to one job of a batch.
+type result struct {
+	Line     int64  `json:"line"` // ours: where the job stands in the file
+	Status   int    `json:"status"`
+	ID       string `json:"id,omitempty"`
+	State    string `json:"state,omitempty"`
+	Replayed *bool  `json:"replayed,omitempty"`
+
+	Code         string         `json:"code,omitempty"`
+	Detail       string         `json:"detail,omitempty"`
+	RetryAfterMS int64          `json:"retry_after_ms,omitempty"`
+	Errors       []problemField `json:"errors,omitempty"`
+}
+
+// refuse counts a job that will never be taken and says why.
+func (f *filePush) refuse(it *item, r result) error {
+	f.tally.refused++
+	f.show.refused("%s:%d: %s", f.file, it.line, problemLine(fmt.Sprintf("%d %s", r.Status, r.Code), r.Detail, r.Errors))
+	return f.emit(it, r)
+}
+
+// emit writes what became of a job: one line of JSON, one item of a YAML list,
+// the id, or nothing (the table is the summary at the end).
+func (f *filePush) emit(it *item, r result) error {
+	r.Line = it.line
+	switch f.s.flags.Output {
+	case formJSON:
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return f.s.write(append(line, '\n'))
+	case formYAML:
+		text, err := toYAML(encode([]result{r}))
+		if err != nil {
+			return err
+		}
+		return f.s.write(text)
+	case formName:
+		if r.ID == "" {
+			return nil
+		}
+		return f.s.write([]byte(plain(r.ID) + "\n"))
+	}
+	return nil
+}
+
+// summary ends the table form.
+func (f *filePush) summary() error {
+	if f.s.flags.Output != formTable {
+		return nil
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d accepted", f.tally.accepted)
+	if f.tally.replayed > 0 {
+		fmt.Fprintf(&b, " (%d of them were there before)", f.tally.replayed)
+	}
+	fmt.Fprintf(&b, ", %d refused\n", f.tally.refused)
+	return f.s.write(b.Bytes())
+}
