@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,15 +20,30 @@ type admin struct {
 	server *http.Server
 	addr   string
 	done   chan struct{}
+	ready  atomic.Pointer[func() []string] // nil: starting
 }
 
-func startAdmin(addr string, profile bool, reg *prometheus.Registry, log *slog.Logger, ready func() []string) (*admin, error) {
+// setReady ends the start: from now on ready lists why the service cannot work.
+func (a *admin) setReady(ready func() []string) { a.ready.Store(&ready) }
+
+func (a *admin) reasons() []string {
+	if ready := a.ready.Load(); ready != nil {
+		return (*ready)()
+	}
+	return []string{"starting: waiting for Redis"}
+}
+
+// startAdmin listens at once, so that a service which waits for Redis is alive and not ready.
+func startAdmin(addr string, profile bool, reg *prometheus.Registry, log *slog.Logger) (*admin, error) {
+	a := &admin{}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	// Alive says nothing of Redis: a Redis outage must not restart the fleet.
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]any{"status": "alive"}) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"status": "alive"})
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reasons := ready(); len(reasons) > 0 {
+		if reasons := a.reasons(); len(reasons) > 0 {
 			writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "reasons": reasons})
 			return
 		}
@@ -39,11 +55,9 @@ func startAdmin(addr string, profile bool, reg *prometheus.Registry, log *slog.L
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	server, bound, done, err := serve(addr, mux, log, "", "")
-	if err != nil {
-		return nil, err
-	}
-	return &admin{server: server, addr: bound, done: done}, nil
+	var err error
+	a.server, a.addr, a.done, err = serve(addr, mux, log, "", "")
+	return a, err
 }
 
 func (a *admin) stop() { shutdown(a.server, a.done) }

@@ -2,11 +2,9 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"tundish/internal/api"
@@ -60,14 +58,13 @@ func (c *EnqueuerConfig) Validate() error {
 
 // Enqueuer is the door.
 type Enqueuer struct {
-	cfg    EnqueuerConfig
-	log    *slog.Logger
-	clean  cleanups
-	db     *redisdb.DB
-	store  *queue.Store
-	admin  *admin
-	addr   string
-	health atomic.Pointer[string]
+	cfg   EnqueuerConfig
+	log   *slog.Logger
+	clean cleanups
+	db    *redisdb.DB
+	store *queue.Store
+	admin *admin
+	addr  string
 }
 
 // NewEnqueuer makes an enqueuer that has not started.
@@ -90,6 +87,10 @@ func (e *Enqueuer) Start(ctx context.Context) error {
 func (e *Enqueuer) start(ctx context.Context) error {
 	reg := newRegistry("enqueuer")
 	var err error
+	if e.admin, err = startAdmin(e.cfg.AdminListen, e.cfg.Pprof, reg, e.log); err != nil {
+		return fmt.Errorf("--admin-listen: %w", err)
+	}
+	e.clean.add("admin", e.admin.stop)
 	if e.db, err = open(ctx, e.cfg.Common, reg, e.log); err != nil {
 		return err
 	}
@@ -107,13 +108,10 @@ func (e *Enqueuer) start(ctx context.Context) error {
 		return err
 	}
 	e.clean.add("door", door.Close)
-	if e.admin, err = startAdmin(e.cfg.AdminListen, e.cfg.Pprof, reg, e.log, e.ready); err != nil {
-		return err
-	}
-	e.clean.add("admin", e.admin.stop)
 	if err := e.listen(door.Handler()); err != nil {
 		return err
 	}
+	e.admin.setReady(e.ready)
 	e.log.Info("enqueuer listens", "addr", e.addr, "admin", e.admin.addr)
 	return nil
 }
@@ -146,12 +144,3 @@ func (e *Enqueuer) Addr() string { return e.addr }
 
 // AdminAddr is where the admin pages are served.
 func (e *Enqueuer) AdminAddr() string { return e.admin.addr }
-
-// Store is the store behind the door.
-func (e *Enqueuer) Store() *queue.Store { return e.store }
-
-// IsConfig says whether an error is one of configuration: bad flags or files.
-func IsConfig(err error) bool {
-	_, ok := errors.AsType[*ConfigError](err)
-	return ok
-}

@@ -6,9 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"time"
-
-	"tundish/internal/redisdb"
 )
 
 // Exit codes of the services.
@@ -48,7 +45,7 @@ func run(ctx context.Context, s service, err error, check bool, log *slog.Logger
 		fmt.Fprintln(stderr, "the configuration is valid")
 		return exitDone
 	}
-	if err := startPatiently(ctx, s, log); err != nil {
+	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return exitDone
 		}
@@ -60,21 +57,4 @@ func run(ctx context.Context, s service, err error, check bool, log *slog.Logger
 	s.Stop()
 	log.Info("stopped")
 	return exitDone
-}
-
-// startPatiently starts again while Redis is away or loading: a service that
-// comes up before its Redis waits for it.
-func startPatiently(ctx context.Context, s service, log *slog.Logger) error {
-	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := s.Start(ctx)
-		if err == nil || !redisdb.Unavailable(err) {
-			return err
-		}
-		log.Warn("Redis cannot serve yet; trying again", "error", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

@@ -72,6 +72,11 @@ func (w *Worker) Start(ctx context.Context) error {
 
 func (w *Worker) start(ctx context.Context) error {
 	reg := newRegistry("worker")
+	var err error
+	if w.admin, err = startAdmin(w.cfg.AdminListen, w.cfg.Pprof, reg, w.log); err != nil {
+		return fmt.Errorf("--admin-listen: %w", err)
+	}
+	w.clean.add("admin", w.admin.stop)
 	db, err := open(ctx, w.cfg.Common, reg, w.log)
 	if err != nil {
 		return err
@@ -94,11 +99,6 @@ func (w *Worker) start(ctx context.Context) error {
 	config.Wake = wake.lanes
 	store := queue.New(db)
 	w.drain = drain.New(config, store, store, sender)
-	w.admin, err = startAdmin(w.cfg.AdminListen, w.cfg.Pprof, reg, w.log, w.ready)
-	if err != nil {
-		return err
-	}
-	w.clean.add("admin", w.admin.stop)
 	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg}, db.Client())
 	if err := work.Start(); err != nil {
 		return err
@@ -110,6 +110,7 @@ func (w *Worker) start(ctx context.Context) error {
 		w.drain.Stop()
 		wg.Wait()
 	})
+	w.admin.setReady(w.ready)
 	w.log.Info("worker drains", "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
 	return nil
 }
@@ -132,10 +133,31 @@ func (w *Worker) Stop() { w.clean.run() }
 // AdminAddr is where the admin pages are served.
 func (w *Worker) AdminAddr() string { return w.admin.addr }
 
-// open connects, checks that Redis is fit, and joins the installation.
+// open connects, checks that Redis is fit, and waits while it cannot serve: a
+// service that comes up before its Redis becomes ready with it.
 func open(ctx context.Context, c Common, reg prometheus.Registerer, log *slog.Logger) (*redisdb.DB, error) {
 	metrics := newRedisMetrics(reg)
-	db, err := redisdb.Open(ctx, redisdb.Config{URL: c.RedisURL, Namespace: c.Namespace, Logger: log.With("component", "redis"), OnScript: metrics.observe})
+	config := redisdb.Config{URL: c.RedisURL, Namespace: c.Namespace, Logger: log.With("component", "redis"), OnScript: metrics.observe}
+	last := ""
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		db, err := connect(ctx, config, log)
+		if err == nil || !redisdb.Unavailable(err) {
+			return db, err
+		}
+		if text := redisdb.Kind(err); text != last {
+			last = text
+			log.Warn("Redis cannot serve yet; waiting for it", "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func connect(ctx context.Context, config redisdb.Config, log *slog.Logger) (*redisdb.DB, error) {
+	db, err := redisdb.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}
