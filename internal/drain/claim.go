@@ -83,6 +83,27 @@ func (lp *loop) claimed(c queue.Claim, err error, req, rep time.Duration) {
 	} else if c.Wait >= 0 {
 		lp.planClaim(rep+c.Wait, lp.spread)
 	}
+	lp.keepPromise(req)
+}
+
+// promise plans a claim that begins no earlier than at. One that is under way
+// or comes before may have run too early to see what is promised to be looked
+// at, and must not put it off.
+func (lp *loop) promise(at time.Duration) {
+	if lp.promised == never || at < lp.promised {
+		lp.promised = at
+	}
+	lp.nextClaim = min(lp.nextClaim, at)
+}
+
+// keepPromise follows a claim that began at req.
+func (lp *loop) keepPromise(req time.Duration) {
+	if lp.promised != never && lp.promised <= req {
+		lp.promised = never
+	}
+	if lp.promised != never {
+		lp.nextClaim = min(lp.nextClaim, lp.promised)
+	}
 }
 
 // planClaim looks for due lanes at a time plus a random part of spread, if that is earlier.
