@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	_ "tundish/internal/app" // what the programs are made of: a change of it makes cached results old
 )
 
 // binDir is where the programs are built, once, by the first test that needs one.
@@ -35,6 +37,11 @@ func run(m *testing.M) int {
 }
 
 var build = sync.OnceValue(func() error {
+	for _, main := range []string{"enqueuer", "worker"} { // looked at for the same reason: a main cannot be imported
+		if _, err := os.ReadFile(filepath.Join("..", "..", "cmd", main, "main.go")); err != nil {
+			return err
+		}
+	}
 	args := append([]string{"build", "-o", binDir + string(filepath.Separator)}, buildFlags...)
 	out, err := exec.Command("go", append(args, "tundish/cmd/enqueuer", "tundish/cmd/worker")...).CombinedOutput()
 	if err != nil {
