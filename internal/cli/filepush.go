@@ -92,7 +92,8 @@ func (f *filePush) pushAll(ctx context.Context) error {
 		if err := f.push(ctx, part); err != nil {
 			return err
 		}
-		f.show.update(f.tally, f.last, f.end)
+		line, offset := f.settled()
+		f.show.update(f.tally, line, offset)
 	}
 }
 
@@ -214,13 +215,36 @@ func (f *filePush) push(ctx context.Context, part []*item) error {
 		}
 		settled[it] = done
 	}
+	f.drop(settled)
+	f.keepOrder()
+	return nil
+}
+
+// drop takes what is settled out of the window.
+func (f *filePush) drop(settled map[*item]bool) {
 	f.window = slices.DeleteFunc(f.window, func(it *item) bool {
 		if settled[it] {
 			f.size -= len(it.doc) + 1
 		}
 		return settled[it]
 	})
-	return nil
+}
+
+// keepOrder gives the earliest of the times told to the earliest of the jobs:
+// they are about places in the queue, which is the same for all of them.
+func (f *filePush) keepOrder() {
+	var times []time.Time
+	for _, it := range f.window {
+		if it.holds {
+			times = append(times, it.due)
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	for _, it := range f.window {
+		if it.holds {
+			it.due, times = times[0], times[1:]
+		}
+	}
 }
 
 // settle sorts one result; false when the job goes again later.
@@ -245,15 +269,20 @@ func (f *filePush) settle(it *item, r result) (done bool, err error) {
 	return true, f.refuse(it, r)
 }
 
+// settled is the first line that is not settled, and where it begins.
+func (f *filePush) settled() (line, offset int64) {
+	switch {
+	case len(f.window) > 0:
+		return f.window[0].line, f.window[0].start
+	case f.next != nil:
+		return f.next.line, f.next.start
+	}
+	return f.last + 1, f.end
+}
+
 // stopped says where to go on: all before that line are settled.
 func (f *filePush) stopped(err error) error {
-	from := f.last + 1
-	if f.next != nil {
-		from = f.next.line
-	}
-	if len(f.window) > 0 {
-		from = f.window[0].line
-	}
+	from, _ := f.settled()
 	code := exitCode(err)
 	if code == exitUsage {
 		code = exitFailed // the command line was fine

@@ -25,11 +25,12 @@ const linger = 50 * time.Millisecond
 // item is one job of a file on its way.
 type item struct {
 	line  int64
-	end   int64  // bytes of the file up to the end of the line
+	start int64  // bytes of the file before the line
+	end   int64  // and with it
 	doc   []byte // one line of JSON with an idempotency key
 	due   time.Time
 	tries int  // that failed through no fault of the job
-	holds bool // waits for a place that those behind it would need as well
+	holds bool // it waits for a place that those behind it would need as well
 }
 
 // lines reads the jobs of a stream. It reads ahead in a goroutine, because a
@@ -84,7 +85,7 @@ func scan(in io.Reader, take func(*item) bool) error {
 		}
 		doc := bytes.TrimSpace(line)
 		if line == nil || len(doc) > 0 {
-			it := &item{line: n, end: end}
+			it := &item{line: n, start: end - read, end: end}
 			if line != nil {
 				it.doc = doc
 			}

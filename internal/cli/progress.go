@@ -70,8 +70,8 @@ type barProgress struct {
 // The bar is decoration: when it cannot be drawn, the push goes on.
 
 func (p *barProgress) update(t tally, _, bytes int64) {
-	p.bar.Describe(t.String())
 	_ = p.bar.Set64(bytes)
+	p.bar.Describe(t.String())
 }
 
 func (p *barProgress) say(format string, args ...any) {
