@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tundish/internal/queue"
@@ -26,6 +27,8 @@ func (lp *loop) mayClaim() bool {
 
 func (lp *loop) claim(now time.Duration) {
 	lp.claiming = true
+	kept, _ := slices.BinarySearch(lp.promises, now+1)
+	lp.promises = slices.Delete(lp.promises, 0, kept)
 	lp.first = (lp.first + 1) % redisdb.Shards
 	first, views := lp.first, lp.views(now)
 	lp.beside(func(ctx context.Context) event {
@@ -83,27 +86,21 @@ func (lp *loop) claimed(c queue.Claim, err error, req, rep time.Duration) {
 	} else if c.Wait >= 0 {
 		lp.planClaim(rep+c.Wait, lp.spread)
 	}
-	lp.keepPromise(req)
+	if len(lp.promises) > 0 {
+		lp.nextClaim = min(lp.nextClaim, lp.promises[0])
+	}
 }
 
 // promise plans a claim that begins no earlier than at. One that is under way
-// or comes before may have run too early to see what is promised to be looked
-// at, and must not put it off.
-func (lp *loop) promise(at time.Duration) {
-	if lp.promised == never || at < lp.promised {
-		lp.promised = at
+// or comes before may run too early to see what is due then, and must not put
+// it off. What is further away a claim tells of in time.
+func (lp *loop) promise(at, now time.Duration) {
+	if at > now+lookEvery {
+		return
 	}
+	i, _ := slices.BinarySearch(lp.promises, at)
+	lp.promises = slices.Insert(lp.promises, i, at)
 	lp.nextClaim = min(lp.nextClaim, at)
-}
-
-// keepPromise follows a claim that began at req.
-func (lp *loop) keepPromise(req time.Duration) {
-	if lp.promised != never && lp.promised <= req {
-		lp.promised = never
-	}
-	if lp.promised != never {
-		lp.nextClaim = min(lp.nextClaim, lp.promised)
-	}
 }
 
 // planClaim looks for due lanes at a time plus a random part of spread, if that is earlier.

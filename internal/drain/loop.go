@@ -26,17 +26,17 @@ type loop struct {
 
 	claiming  bool
 	nextClaim time.Duration
-	first     int           // shard to begin the next claim with
-	spread    time.Duration // by which a look at somebody else's entry is put off at random
-	told      bool          // the next claim is for an entry that a claim told of
-	promised  time.Duration // a claim must begin at or after this moment; never: none must
+	first     int             // shard to begin the next claim with
+	spread    time.Duration   // by which a look at somebody else's entry is put off at random
+	told      bool            // the next claim is for an entry that a claim told of
+	promises  []time.Duration // moments at or after which a claim must begin, sorted
 
 	stopBy time.Duration // end of the grace; never: not stopping
 	cut    bool
 }
 
 func newLoop(d *Drain) *loop {
-	return &loop{d: d, lanes: map[string]*lane{}, spread: minSpread, promised: never, stopBy: never}
+	return &loop{d: d, lanes: map[string]*lane{}, spread: minSpread, stopBy: never}
 }
 
 func (lp *loop) run() {
@@ -146,7 +146,7 @@ func (lp *loop) wake(name string) {
 		lp.agenda.hasten(l, now)
 		return
 	}
-	lp.promise(now)
+	lp.promise(now, now)
 	lp.told = false
 }
 

@@ -185,7 +185,7 @@ func (lp *loop) planNext(l *lane, t *queue.Turn, r *queue.TurnReply, rep time.Du
 	l.holding = false
 	lp.agenda.plan(l, never)
 	if planned && lp.stopBy == never {
-		lp.promise(at + time.Duration(lp.d.cfg.Rand()*float64(minSpread)))
+		lp.promise(at+time.Duration(lp.d.cfg.Rand()*float64(minSpread)), rep)
 	}
 }
 
