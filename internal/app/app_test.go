@@ -126,7 +126,7 @@ func TestOpenAddressNeedsKeys(t *testing.T) {
 	t.Parallel()
 	for listen, refused := range map[string]bool{"0.0.0.0:8080": true, ":8080": true, "192.0.2.1:80": true, "[::]:80": true,
 		"127.0.0.1:8080": false, "[::1]:8080": false, "localhost:8080": false} {
-		c := enqueuerConfig(Common{LogLevel: "info", LogFormat: "text"})
+		c := enqueuerConfig(Common{RedisURL: "redis://127.0.0.1/0", Namespace: "default", LogLevel: "info", LogFormat: "text"})
 		c.Listen = listen
 		err := c.Validate()
 		if refused != (err != nil) {
@@ -145,17 +145,17 @@ func TestOpenAddressNeedsKeys(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
-	bad := workerConfig(Common{LogLevel: "info", LogFormat: "text"})
+	bad := workerConfig(Common{RedisURL: "redis://127.0.0.1/0", Namespace: "default", LogLevel: "info", LogFormat: "text"})
 	bad.Concurrency = "none"
 	if code := RunWorker(t.Context(), bad, &stderr); code != exitUsage || !strings.Contains(stderr.String(), "--concurrency") {
 		t.Errorf("bad flag: exit %d, %q", code, stderr.String())
 	}
-	check := enqueuerConfig(Common{LogLevel: "info", LogFormat: "text", Check: true})
+	check := enqueuerConfig(Common{RedisURL: "redis://127.0.0.1/0", Namespace: "default", LogLevel: "info", LogFormat: "text", Check: true})
 	if code := RunEnqueuer(t.Context(), check, &stderr); code != exitDone {
 		t.Errorf("--check: exit %d", code)
 	}
 	wrong := workerConfig(Common{RedisURL: "http://x", Namespace: "default", LogLevel: "error", LogFormat: "text"})
-	if code := RunWorker(t.Context(), wrong, io.Discard); code != exitFailed {
+	if code := RunWorker(t.Context(), wrong, io.Discard); code != exitUsage {
 		t.Errorf("bad URL: exit %d", code)
 	}
 }

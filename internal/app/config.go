@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tundish/internal/destination"
+	"tundish/internal/redisdb"
 )
 
 // Common holds the flags of both services. All values are text until Validate
@@ -54,6 +55,9 @@ func (c *Common) validate(p *problems) {
 		p.check(err, "--redis-url-file")
 		c.RedisURL = strings.TrimSpace(string(text))
 	}
+	p.check(redisdb.CheckURL(c.RedisURL), "--redis-url")
+	_, err := redisdb.NewKeys(c.Namespace)
+	p.check(err, "--namespace")
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		p.add("--log-level: %q is not one of debug, info, warn, error", c.LogLevel)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 )
 
@@ -14,6 +15,10 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
+
+// Exit ends a program whose flags were not to be run with: 0 after --help, 2
+// when one is wrong. The flag parser has a code of its own for that.
+func Exit(code int) { os.Exit(min(code, exitUsage)) }
 
 // service is anything that is started and stopped once. Start leaves nothing
 // running when it fails; Stop returns when all has ended.

@@ -49,6 +49,12 @@ var schemes = map[string]target{
 	"rediss+sentinel": {mode: Sentinel, tls: true},
 }
 
+// CheckURL says what is wrong with a URL, without its password.
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
 // parseURL reads a URL. It does not use url.Parse, which refuses several hosts
 // and quotes the whole URL, password included, in its errors.
 func parseURL(raw string) (target, error) {
