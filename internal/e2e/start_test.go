@@ -43,12 +43,13 @@ func TestBadFlagsAreRefusedAllAtOnce(t *testing.T) {
 		{"all of an enqueuer", "enqueuer", []string{"--log-level", "loud", "--log-format", "xml", "--listen", "nowhere", "--metrics-destinations", "0",
 			"--tls-cert", "cert.pem", "--destinations", "missing.yaml"},
 			[]string{"--log-level", "--log-format", "--listen", "--metrics-destinations", "--tls-key", "--destinations"}},
-		{"all of a worker", "worker", []string{"--admin-listen", "127.0.0.1:http", "--concurrency", "many", "--stop-grace", "25", "--allow-private-targets", "ten"},
-			[]string{"--admin-listen", "--concurrency", "--stop-grace", "--allow-private-targets"}},
+		{"all of a worker", "worker", []string{"--admin-listen", "127.0.0.1:http", "--concurrency", "many", "--stop-grace", "25", "--allow-private-targets", "ten",
+			"--redis-url", "http://127.0.0.1", "--namespace", "A:b"},
+			[]string{"--admin-listen", "--concurrency", "--stop-grace", "--allow-private-targets", "--redis-url", "--namespace"}},
 		{"every interface without keys", "enqueuer", []string{"--listen", "0.0.0.0:0"}, []string{"--listen", "--keys", "--insecure-no-auth"}},
 		{"a name without keys", "enqueuer", []string{"--listen", "tundish.example:8080"}, []string{"--listen", "--keys", "--insecure-no-auth"}},
 		{"an unknown flag", "worker", []string{"--rate", "50"}, []string{"--rate"}},
-		{"a broken URL", "worker", []string{"--redis-url", "http://127.0.0.1"}, []string{"--redis-url"}},
+		{"a URL with a password", "worker", []string{"--redis-url", "redis://:geheim@127.0.0.1:x/0"}, []string{"--redis-url"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -61,6 +62,9 @@ func TestBadFlagsAreRefusedAllAtOnce(t *testing.T) {
 				if !strings.Contains(p.log(), want) {
 					t.Errorf("%q is not named in:\n%s", want, p.log())
 				}
+			}
+			if strings.Contains(p.log(), "geheim") {
+				t.Error("the password is shown")
 			}
 		})
 	}
