@@ -19,7 +19,7 @@ local function settle_back(r, t, now, list, s)
   if not released then
     t.sent, t.used, t.history = t.sent + 1, t.used + (r.counts == '1' and 1 or 0), r.note
     if t.first == 0 then t.first = t.slot end
-  elseif list then each_limit(list, 'refund') end
+  elseif list then each_limit(list, 'refund', t.slot) end
   t.token, t.started = '', 0
   s.tries[#s.tries + 1] = r.id ; s.tries[#s.tries + 1] = format_try(t)
   s.unlease[#s.unlease + 1] = r.id

@@ -1,10 +1,11 @@
 -- limits: the list of a lane's limits and the slot that all of them allow.
 -- An algorithm is {load, save, lost, earliest, charge, refund, after}; a state is a small table.
 local MAX_TOLERANCE = 1000000 -- µs
+-- A slot may lie MAX_HORIZON ahead and be used MAX_TOLERANCE late: for so long
+-- beyond a window its tolerance keeps later slots apart.
+local MEMORY = 1400000 -- µs
 
--- track keeps the largest tolerance of the present and the previous window.
--- Saved as cur:prev:since. A slot's neighbours must be spaced by the tolerance
--- under which either was granted.
+-- track keeps the largest value of the present and the previous window, saved as cur:prev:since.
 local function track(saved, want, now, window)
   local cur, prev, since = string.match(saved or '', '^(%d+):(%d+):(%d+)$')
   if not cur then cur, prev, since = want, 0, now
@@ -18,38 +19,41 @@ local function track(saved, want, now, window)
   return math.max(cur, prev), int(cur) .. ':' .. int(prev) .. ':' .. int(since)
 end
 
--- parse_limits reads "name,algorithm,rate,window µs,burst;" …; nil when damaged.
+-- parse_limits reads "name,algorithm,rate,window µs,burst;" …; nil when any of it is damaged.
 local function parse_limits(text)
-  local list = {}
-  for name, algo, rate, window, burst in string.gmatch(text or '', '([^,;]+),([%a_]+),(%d+),(%d+),(%d+);') do
+  local list, read = {}, 0
+  for whole, name, algo, rate, window, burst in string.gmatch(text or '', '(([^,;]+),([%a_]+),(%d+),(%d+),(%d+);)') do
     local l = {name = name, algo = algorithms[algo], rate = tonumber(rate), window = tonumber(window), burst = tonumber(burst)}
     if not l.algo or l.rate <= 0 or l.window <= 0 or l.burst <= 0 then return nil end
-    list[#list + 1] = l
+    list[#list + 1], read = l, read + #whole
   end
-  if #list == 0 or #list > 8 then return nil end
+  if #list == 0 or #list > 8 or read ~= #text then return nil end
   return list
 end
 
--- open_limits loads the state of each limit. The lane has one tolerance: that
--- of its shortest window; each limit then keeps it for its own window.
+-- open_limits loads the state of each limit. The lane has one tolerance, the
+-- largest that callers of this and the previous of its shortest windows needed;
+-- it comes back with each grant. A limit spaces its slots by the largest that
+-- may still be used within its own window.
 local function open_limits(list, now)
-  local names, saved = {'last'}, {}
-  local short = list[1]
+  local names, saved = {'last', 'tol'}, {}
+  local short = list[1].window
   for _, l in ipairs(list) do
     names[#names + 1] = 'l:' .. l.name ; names[#names + 1] = 't:' .. l.name
-    if l.window < short.window then short = l end
+    short = math.min(short, l.window)
   end
   fields(K.state, names, saved)
-  local last = tonumber(saved.last or '0') or 0
-  local want = math.min(MAX_TOLERANCE, math.max(C.guard_us, A.width + 2000))
-  list.tolerance = track(saved['t:' .. short.name], want, now, short.window)
-  for _, l in ipairs(list) do
-    local tol, text = track(saved['t:' .. l.name], list.tolerance, now, l.window)
-    if text ~= saved['t:' .. l.name] then W['t:' .. l.name] = text end
-    l.n = l.window + tol
-    l.state = l.algo.load(l, saved['l:' .. l.name], last)
+  local function tracked(field, value, window)
+    local most, text = track(saved[field], value, now, window)
+    if text ~= saved[field] then W[field] = text end
+    return most
   end
-  list.last = last
+  list.last = tonumber(saved.last or '0') or 0
+  list.tolerance = tracked('tol', math.min(MAX_TOLERANCE, math.max(C.guard_us, A.width + 2000)), short)
+  for _, l in ipairs(list) do
+    l.n = l.window + tracked('t:' .. l.name, list.tolerance, l.window + MEMORY)
+    l.state = l.algo.load(l, saved['l:' .. l.name], list.last)
+  end
 end
 
 -- earliest is the first time from t on that every limit allows.
