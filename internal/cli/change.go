@@ -39,7 +39,7 @@ func reason(text string) []byte {
 	if text == "" {
 		return nil
 	}
-	return encode(map[string]string{"reason": text})
+	return compact(map[string]string{"reason": text})
 }
 
 type deleteCmd struct {

@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -99,6 +101,10 @@ func run(ctx context.Context, args []string, s *session) (code int) {
 
 // do finds the command, checks its flags and runs it.
 func (s *session) do(ctx context.Context, args []string) error {
+	// kong would put other bytes right, and so push another body than the one given.
+	if slices.ContainsFunc(args, func(a string) bool { return !utf8.ValidString(a) }) {
+		return &usageError{[]string{"an argument is not UTF-8; push other bytes with --file, as body_base64"}}
+	}
 	var g grammar
 	s.flags = &g.flags
 	options := []kong.Option{

@@ -37,6 +37,7 @@ func TestUsage(t *testing.T) {
 		{"no such job file", []string{"push", "bank", "--file", "/nonexistent/x"}, exitUsage, []string{"--file"}},
 		{"no such destinations file", []string{"apply", "-f", "/nonexistent/x"}, exitUsage, []string{"/nonexistent/x"}},
 		{"no such key file", []string{"get", "--key-file", "/nonexistent/x"}, exitUsage, []string{"--key-file"}},
+		{"body that is no text", []string{"push", "bank", "-d", "\xff"}, exitUsage, []string{"UTF-8"}},
 		{"bank without a rate", []string{"bank", "--rate", "0"}, exitUsage, []string{"/rate"}},
 	}
 	for _, c := range cases {
@@ -117,7 +118,7 @@ func TestExitCodesOfTheAPI(t *testing.T) {
 		{"a proxy", says(502, "<html>"), exitFailed, "HTTP 502 Bad Gateway; is it the API?"},
 		{"elsewhere", says(302, "", "Location", "http://127.0.0.1:1/x"), exitFailed, "HTTP 302"},
 		{"not JSON", says(200, "hello"), exitFailed, "cannot be read"},
-		{"hung up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, exitFailed, "cannot reach"},
+		{"hung up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, exitFailed, "no answer from"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestNobodyThere(t *testing.T) {
 	f := newFakeAPI(t, nil)
 	f.Close()
 	e := world{}.run(t.Context(), "get", "--server", f.URL)
-	e.want(t, exitFailed, "", "cannot reach "+f.URL+": ")
+	e.want(t, exitFailed, "", "no answer from "+f.URL+": ")
 	if strings.Contains(e.stderr, "limit=") {
 		t.Errorf("stderr %q repeats the query", e.stderr)
 	}

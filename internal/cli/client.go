@@ -73,7 +73,7 @@ type lostError struct {
 	cause  error
 }
 
-func (e *lostError) Error() string { return fmt.Sprintf("cannot reach %s: %v", e.server, e.cause) }
+func (e *lostError) Error() string { return fmt.Sprintf("no answer from %s: %v", e.server, e.cause) }
 func (e *lostError) Unwrap() error { return e.cause }
 
 // do makes one call. What is not a success is an *apiError or a *lostError, or
@@ -132,10 +132,15 @@ func (c *client) send(ctx context.Context, r request) (*answer, error) {
 // withoutURL drops the URL that net/http puts before an error.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
+		err = u.Err
+	}
+	if errors.Is(err, io.EOF) {
+		return errHungUp
 	}
 	return err
 }
+
+var errHungUp = errors.New("the connection was closed")
 
 // The paths of the API.
 const destinationsPath = "/v1/destinations"

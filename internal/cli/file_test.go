@@ -127,7 +127,7 @@ func TestApplyFailures(t *testing.T) {
 		{"changed in between", says(412, problemBody("version_mismatch", "another version")), exitFailed, []string{"one: version_mismatch"}, 2},
 		{"not allowed", says(403, problemBody("forbidden", "manage")), exitNotAllowed, []string{"one: forbidden", "1 destination not tried"}, 1},
 		{"refused there", says(422, problemBody("not_supported", "no such part")), exitUsage, []string{"two: not_supported"}, 2},
-		{"hung up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, exitFailed, []string{"one: cannot reach", "1 destination not tried"}, 1},
+		{"hung up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, exitFailed, []string{"one: no answer from", "1 destination not tried"}, 1},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

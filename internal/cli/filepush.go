@@ -24,6 +24,8 @@ type filePush struct {
 	window  []*item // read and not settled, in the order of the file
 	size    int     // bytes of the window as a batch
 	next    *item   // read, and did not fit
+	later   string  // code with which jobs were put off last
+	told    string  // of those, the last that was told
 	reading bool
 	last    int64 // line read last
 	end     int64 // bytes up to there
@@ -81,8 +83,12 @@ func (f *filePush) pushAll(ctx context.Context) error {
 		}
 		part, wait := f.due()
 		if len(part) == 0 {
-			if wait >= worthSaying {
-				f.show.say("%s is full; %d jobs wait, the next goes in %s", f.dest, len(f.window), span(wait.Milliseconds()))
+			if f.told != f.later {
+				f.told = f.later
+				f.show.say("%s: %s: the jobs left go in their turn", f.dest, plain(f.later))
+			}
+			if f.reading && !f.held() && len(f.window) < batchJobs {
+				wait = min(wait, worthSaying) // jobs of others may come before
 			}
 			if err := f.s.wait(ctx, max(wait, pause)); err != nil {
 				return err
@@ -105,14 +111,14 @@ func (f *filePush) readError() error {
 }
 
 // fill reads jobs into the window. Only an empty window waits for the first;
-// a stream that pauses then gets a batch of what there is.
+// from a stream that pauses it takes what there is.
 func (f *filePush) fill(ctx context.Context) error {
 	if f.held() {
 		return nil // those behind would only be refused as well, or overtake
 	}
 	var quiet <-chan time.Time // nil: waits for ever
 	if len(f.window) > 0 {
-		quiet = time.After(0)
+		quiet = time.After(f.s.linger)
 	}
 	for f.reading && len(f.window) < batchJobs {
 		it, open, err := f.read(ctx, quiet)
@@ -259,6 +265,7 @@ func (f *filePush) settle(it *item, r result) (done bool, err error) {
 	case r.Status == http.StatusTooManyRequests, r.Status == http.StatusServiceUnavailable:
 		it.due = f.s.now().Add(max(time.Duration(r.RetryAfterMS)*time.Millisecond, time.Millisecond))
 		// Another tenant's jobs may fit where this one's do not.
+		f.later = r.Code
 		it.holds = r.Code != string(job.CodeTenantShareFull)
 		return false, nil
 	case r.Status >= http.StatusInternalServerError && it.tries+1 < maxFailures:

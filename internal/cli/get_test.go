@@ -127,7 +127,7 @@ func TestChanges(t *testing.T) {
 		stdout string
 		call   string // empty: none
 	}{
-		{[]string{"pause", "bank", "--reason", "mid <day>"}, exitDone, "bank paused, in effect within 120ms\n", `POST /v1/destinations/bank/pause {` + "\n" + `  "reason": "mid <day>"` + "\n}\n"},
+		{[]string{"pause", "bank", "--reason", "mid <day>"}, exitDone, "bank paused, in effect within 120ms\n", `POST /v1/destinations/bank/pause {"reason":"mid <day>"}`},
 		{[]string{"resume", "bank"}, exitDone, "bank resumed\n", "POST /v1/destinations/bank/resume "},
 		{[]string{"resume", "bank", "-o", "name"}, exitDone, "bank\n", "POST /v1/destinations/bank/resume "},
 		{[]string{"delete", "bank", "--yes"}, exitDone, "bank deleted", "DELETE /v1/destinations/bank "},

@@ -77,7 +77,7 @@ func (c *keysCreateCmd) run(_ context.Context, s *session) error {
 	case formName:
 		return s.printf("%s\n", key)
 	case formJSON:
-		return s.write(encode(map[string]any{"key": key, "producer": producer}))
+		return s.write(append(encode(map[string]any{"key": key, "producer": producer}), '\n'))
 	case formYAML:
 		report(s.stderr, &failure{text: "the key, shown this once: " + key})
 		return s.write(file)

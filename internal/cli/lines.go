@@ -151,5 +151,5 @@ func withKey(doc []byte, key string) []byte {
 	if rest[0] == '}' {
 		separator = ""
 	}
-	return fmt.Appendf(nil, `{"idempotency_key":%s%s%s`, bytes.TrimSpace(encode(key)), separator, rest)
+	return fmt.Appendf(nil, `{"idempotency_key":%s%s%s`, compact(key), separator, rest)
 }

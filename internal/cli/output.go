@@ -50,11 +50,17 @@ func (s *session) write(text []byte) error {
 // encode is JSON of our own, for people and programs alike.
 func encode(v any) []byte {
 	var b bytes.Buffer
+	_ = json.Indent(&b, compact(v), "", "  ") // valid, since we made it
+	return b.Bytes()
+}
+
+// compact is JSON in one line, with <, > and & as they are.
+func compact(v any) []byte {
+	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
 	_ = e.Encode(v) // our own types, which can be written
-	return b.Bytes()
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // table lines up columns.

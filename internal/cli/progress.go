@@ -29,7 +29,6 @@ func newBar(s *session, size int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(size,
 		progressbar.OptionSetWriter(s.stderr),
 		progressbar.OptionShowBytes(true),
-		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetPredictTime(size > 0),
 		progressbar.OptionFullWidth(),
 		progressbar.OptionClearOnFinish(),
@@ -65,13 +64,23 @@ func (p *plainProgress) end() {}
 type barProgress struct {
 	plain *plainProgress
 	bar   *progressbar.ProgressBar
+	drawn time.Time
 }
+
+// barEvery is how often the bar is drawn. Its own throttle would drop what
+// does not come alone, and text and length come together.
+const barEvery = 100 * time.Millisecond
 
 // The bar is decoration: when it cannot be drawn, the push goes on.
 
 func (p *barProgress) update(t tally, _, bytes int64) {
-	_ = p.bar.Set64(bytes)
+	now := p.plain.s.now()
+	if now.Sub(p.drawn) < barEvery {
+		return
+	}
+	p.drawn = now
 	p.bar.Describe(t.String())
+	_ = p.bar.Set64(bytes)
 }
 
 func (p *barProgress) say(format string, args ...any) {

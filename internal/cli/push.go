@@ -3,13 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"tundish/internal/job"
 )
@@ -161,10 +159,8 @@ func (c *pushCmd) document() []byte {
 	case len(data) == 0:
 	case json.Valid(data):
 		o.raw("body", data)
-	case utf8.Valid(data):
-		o.text("body_text", *c.Data)
 	default:
-		o.text("body_base64", base64.StdEncoding.EncodeToString(data))
+		o.text("body_text", *c.Data)
 	}
 	return o.bytes()
 }
@@ -186,9 +182,9 @@ func (c *pushCmd) headers() []byte {
 	var o object
 	for _, name := range names {
 		if v := values[name]; len(v) == 1 {
-			o.raw(name, encode(v[0]))
+			o.raw(name, compact(v[0]))
 		} else {
-			o.raw(name, encode(v))
+			o.raw(name, compact(v))
 		}
 	}
 	return o.bytes()
@@ -205,12 +201,12 @@ func (o *object) raw(name string, value []byte) {
 	if o.b.Len() == 0 {
 		separator = "{"
 	}
-	fmt.Fprintf(&o.b, "%s%s:%s", separator, bytes.TrimSpace(encode(name)), bytes.TrimSpace(value))
+	fmt.Fprintf(&o.b, "%s%s:%s", separator, compact(name), bytes.TrimSpace(value))
 }
 
 func (o *object) text(name, value string) {
 	if value != "" {
-		o.raw(name, encode(value))
+		o.raw(name, compact(value))
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 )
 
@@ -33,13 +32,9 @@ func (f *filePush) emit(it *item, r result) error {
 	r.Line = it.line
 	switch f.s.flags.Output {
 	case formJSON:
-		line, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		return f.s.write(append(line, '\n'))
+		return f.s.write(append(compact(r), '\n'))
 	case formYAML:
-		text, err := toYAML(encode([]result{r}))
+		text, err := toYAML(compact([]result{r}))
 		if err != nil {
 			return err
 		}
