@@ -2,11 +2,23 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 
+	"tundish/internal/app"
 	"tundish/internal/cli"
 )
 
 func main() {
-	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	programs := cli.Programs{
+		Version: app.Version,
+		Demo: func(ctx context.Context, o cli.DemoOptions, stdout io.Writer) error {
+			return app.RunDemo(ctx, app.DemoOptions(o), stdout)
+		},
+		Dev: func(ctx context.Context, o cli.DevOptions, stdout, stderr io.Writer) error {
+			return app.RunDev(ctx, app.DevOptions(o), stdout, stderr)
+		},
+	}
+	os.Exit(programs.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -21,25 +21,11 @@ import (
 	"tundish/internal/queue"
 )
 
-// DemoOptions are the flags of `tundish demo`.
+// DemoOptions say what the demo shows.
 type DemoOptions struct {
-	Rate    int `default:"50" help:"Requests per second that the bank allows, 1 to 1000."`
-	Jobs    int `default:"500" help:"Jobs to push at once, 1 to 100000."`
-	Workers int `default:"3" help:"Workers that share the rate, 1 to 20."`
-}
-
-// Validate reports every bad value at once.
-func (o DemoOptions) Validate() error {
-	var p problems
-	for _, f := range []struct {
-		flag      string
-		n, lo, hi int
-	}{{"--rate", o.Rate, 1, 1000}, {"--jobs", o.Jobs, 1, 100_000}, {"--workers", o.Workers, 1, 20}} {
-		if f.n < f.lo || f.n > f.hi {
-			p.add("%s: %d is not from %d to %d", f.flag, f.n, f.lo, f.hi)
-		}
-	}
-	return p.err()
+	Rate    int64 // requests per second that the bank allows
+	Jobs    int   // pushed at once
+	Workers int   // that share the rate
 }
 
 // ErrVerdict says that the demo ran and the bank was not content.
@@ -61,12 +47,9 @@ type demo struct {
 // bank saw. It fails unless all was delivered, nothing twice, and no sliding
 // second saw more than the rate.
 func RunDemo(ctx context.Context, o DemoOptions, stdout io.Writer) error {
-	if err := o.Validate(); err != nil {
-		return err
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	e, err := startEmbedded(ctx, embeddedConfig{listen: "127.0.0.1:0", workers: o.Workers, bankListen: "127.0.0.1:0", writeLogs: true,
-		bank: bank.Config{Rate: int64(o.Rate), Per: time.Second, Latency: 20 * time.Millisecond, Refuse: false}}, log)
+		bank: bank.Config{Rate: o.Rate, Per: time.Second, Latency: 20 * time.Millisecond, Refuse: false}}, log)
 	if err != nil {
 		return err
 	}
@@ -220,7 +203,7 @@ func (d *demo) verdict() error {
 	if err != nil {
 		return err
 	}
-	v := bank.Judge(bank.Case{Rate: int64(d.o.Rate), Per: time.Second, Jobs: d.o.Jobs, Writes: writes, Arrivals: arrivals, Forgotten: forgotten})
+	v := bank.Judge(bank.Case{Rate: d.o.Rate, Per: time.Second, Jobs: d.o.Jobs, Writes: writes, Arrivals: arrivals, Forgotten: forgotten})
 	fmt.Fprintf(d.out, "\n%s", v.String())
 	if !v.OK {
 		return ErrVerdict

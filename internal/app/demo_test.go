@@ -18,13 +18,3 @@ func TestDemoDeliversAllAtTheRate(t *testing.T) {
 	}
 	t.Log(out.String())
 }
-
-func TestDemoReportsBadFlagsAtOnce(t *testing.T) {
-	t.Parallel()
-	err := RunDemo(t.Context(), DemoOptions{Rate: 0, Jobs: 0, Workers: 99}, &bytes.Buffer{})
-	for _, flag := range []string{"--rate", "--jobs", "--workers"} {
-		if err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%v does not name %s", err, flag)
-		}
-	}
-}

@@ -125,13 +125,16 @@ func (e *embedded) apply(ctx context.Context, name, doc string) error {
 	return err
 }
 
-// DevOptions are the flags of `tundish dev`.
+// DevOptions say what `tundish dev` runs.
 type DevOptions struct {
-	File    string `short:"f" type:"path" help:"Destinations file or folder; without it a sample is used."`
-	Listen  string `default:"127.0.0.1:8080" help:"Address of the API."`
-	Bank    string `default:"127.0.0.1:9090" help:"Address of the strict bank to call."`
-	Workers int    `default:"2" help:"Workers."`
+	File   string // destinations file or folder; empty: a sample
+	Listen string // of the API
 }
+
+const (
+	devBank    = "127.0.0.1:9090" // where the sample sends
+	devWorkers = 2
+)
 
 // RunDev runs the whole system in one process until ctx ends.
 func RunDev(ctx context.Context, o DevOptions, stdout, stderr io.Writer) error {
@@ -151,7 +154,7 @@ func RunDev(ctx context.Context, o DevOptions, stdout, stderr io.Writer) error {
 		}
 		file = sample.Name()
 	}
-	e, err := startEmbedded(ctx, embeddedConfig{listen: o.Listen, file: file, workers: o.Workers, bankListen: o.Bank,
+	e, err := startEmbedded(ctx, embeddedConfig{listen: o.Listen, file: file, workers: devWorkers, bankListen: devBank,
 		bank: bank.Config{Rate: 50, Per: time.Second, Latency: 20 * time.Millisecond, Refuse: true}}, log)
 	if err != nil {
 		return err
