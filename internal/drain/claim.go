@@ -9,24 +9,39 @@ import (
 	"tundish/internal/redisdb"
 )
 
-// A worker that a claim told of somebody else's entry looks a random time
-// after it: the first to look takes a lane whose holder is late. Looks that
-// find nothing spread further, so that many workers do not look all at once.
 const (
 	// stepSize is what a contradiction must exceed to be a step of the clock;
 	// less is one clock being slewed, which new bounds follow.
 	stepSize = 50 * time.Millisecond
 
-	minSpread = 20 * time.Millisecond
-	maxSpread = 240 * time.Millisecond
+	// A worker that a claim told of somebody else's entry looks a random time
+	// after it: the first to look takes a lane whose holder is late. Looks that
+	// find nothing spread further, so that many workers do not look all at
+	// once. After a wake the worker that found something last looks at once.
+	minSpread  = 20 * time.Millisecond
+	maxSpread  = 240 * time.Millisecond
+	wakeSpread = 5 * time.Millisecond
 )
 
+// reason is why a worker looks for due lanes.
+type reason int
+
+const (
+	byTime  reason = iota // it has not looked for a while, or it let a lane go
+	byEntry               // a claim told of somebody else's entry
+	byWake                // a lane became due
+)
+
+// mayClaim says whether the worker could do anything with a lane.
 func (lp *loop) mayClaim() bool {
-	return lp.stopBy == never && !lp.claiming && lp.used < lp.d.cfg.Concurrency
+	return !lp.stopping() && !lp.claiming && lp.senders.share(0) > 0
 }
 
 func (lp *loop) claim(now time.Duration) {
 	lp.claiming = true
+	if lp.woken {
+		lp.why, lp.woken = byWake, false
+	}
 	kept, _ := slices.BinarySearch(lp.promises, now+1)
 	lp.promises = slices.Delete(lp.promises, 0, kept)
 	lp.first = (lp.first + 1) % redisdb.Shards
@@ -35,7 +50,7 @@ func (lp *loop) claim(now time.Duration) {
 		req := redisdb.Monotonic()
 		c, err := lp.d.store.Claim(ctx, first, queue.MaxClaim, &views)
 		rep := redisdb.Monotonic()
-		return func(lp *loop) { lp.claimed(c, err, req, rep) }
+		return func(lp *loop) { lp.claimed(c, err, now, req, rep) }
 	})
 }
 
@@ -54,13 +69,15 @@ func (lp *loop) view(shard int, now time.Duration) queue.ClockView {
 	return queue.ClockView{Expect: expect, Width: width}
 }
 
-func (lp *loop) claimed(c queue.Claim, err error, req, rep time.Duration) {
+// claimed takes in what a claim answered that was decided on at began.
+func (lp *loop) claimed(c queue.Claim, err error, began, req, rep time.Duration) {
 	lp.claiming = false
-	lp.d.setTrouble(err)
 	if err != nil {
+		lp.failure(err, rep)
 		lp.nextClaim = rep + lp.jitter(backOff)
 		return
 	}
+	lp.success(rep)
 	lp.trips.add(rep - req)
 	for shard, logical := range c.Logical {
 		// A step forward is believed and mended only by a turn, which comes next
@@ -71,23 +88,40 @@ func (lp *loop) claimed(c queue.Claim, err error, req, rep time.Duration) {
 	}
 	for _, name := range c.Lanes {
 		l := lp.lane(name)
-		l.holding, l.since = true, rep
+		l.holding, l.since, l.notBefore = true, rep, 0
 		lp.agenda.hasten(l, rep)
 	}
-	switch {
-	case len(c.Lanes) > 0:
-		lp.spread = minSpread
-	case lp.told:
-		lp.spread = min(2*lp.spread, maxSpread)
-	}
-	lp.nextClaim, lp.told = rep+lookEvery, false
+	lp.spreadLooks(len(c.Lanes) > 0)
+	lp.nextClaim, lp.why = began+lookEvery, byTime
 	if len(c.Lanes) == queue.MaxClaim {
 		lp.nextClaim = rep
 	} else if c.Wait >= 0 {
-		lp.planClaim(rep+c.Wait, lp.spread)
+		lp.planClaim(byEntry, rep+c.Wait, lp.spread)
 	}
 	if len(lp.promises) > 0 {
-		lp.nextClaim = min(lp.nextClaim, lp.promises[0])
+		lp.planClaim(byTime, lp.promises[0], 0)
+	}
+}
+
+// spreadLooks lets looks that find nothing come later each time.
+func (lp *loop) spreadLooks(found bool) {
+	switch {
+	case found && lp.why == byWake:
+		lp.spread, lp.wakes = minSpread, 0
+	case found:
+		lp.spread = minSpread
+	case lp.why == byEntry:
+		lp.spread = min(2*lp.spread, maxSpread)
+	case lp.why == byWake:
+		lp.wakes = min(max(2*lp.wakes, wakeSpread), maxSpread)
+	}
+}
+
+// planClaim looks for due lanes at a time plus a random part of spread, if that is earlier.
+func (lp *loop) planClaim(why reason, at, spread time.Duration) {
+	at += lp.part(spread)
+	if at < lp.nextClaim {
+		lp.nextClaim, lp.why = at, why
 	}
 }
 
@@ -100,20 +134,31 @@ func (lp *loop) promise(at, now time.Duration) {
 	}
 	i, _ := slices.BinarySearch(lp.promises, at)
 	lp.promises = slices.Insert(lp.promises, i, at)
-	lp.nextClaim = min(lp.nextClaim, at)
+	lp.planClaim(byTime, at, 0)
 }
 
-// planClaim looks for due lanes at a time plus a random part of spread, if that is earlier.
-func (lp *loop) planClaim(at, spread time.Duration) {
-	at += time.Duration(lp.d.cfg.Rand() * float64(spread))
-	if at < lp.nextClaim {
-		lp.nextClaim, lp.told = at, true
+// wake looks at a lane that became due: at once when it is held here.
+func (lp *loop) wake(name string) {
+	now := redisdb.Monotonic()
+	if l := lp.lanes[name]; l != nil && l.holding {
+		lp.agenda.hasten(l, now)
+		return
 	}
+	if lp.woken {
+		return // the look for the wake before is still to come
+	}
+	lp.woken = true
+	lp.promise(now+lp.part(lp.wakes), now)
+}
+
+// part is a random part of d.
+func (lp *loop) part(d time.Duration) time.Duration {
+	return time.Duration(lp.d.cfg.Rand() * float64(d))
 }
 
 // jitter spreads a pause over half to one and a half of its length.
 func (lp *loop) jitter(d time.Duration) time.Duration {
-	return d/2 + time.Duration(lp.d.cfg.Rand()*float64(d))
+	return d/2 + lp.part(d)
 }
 
 // observe feeds a reply into the bounds of a shard's clock.

@@ -70,7 +70,7 @@ func tooOld(c *destination.Contract, g *granted) bool {
 // min(max_backoff, min_backoff × 2ⁿ), so that jobs which failed together do not
 // come back together.
 func backoff(r destination.Retry, n int, random float64) time.Duration {
-	top := float64(r.MinBackoff) * math.Exp2(float64(n))
+	top := float64(r.MinBackoff) * math.Exp2(float64(min(n, 62)))
 	top = max(min(top, float64(r.MaxBackoff)), float64(r.MinBackoff))
 	return r.MinBackoff + time.Duration(random*(top-float64(r.MinBackoff)))
 }

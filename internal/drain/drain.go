@@ -65,6 +65,7 @@ type Drain struct {
 	log    *slog.Logger
 
 	events   chan event
+	started  atomic.Bool
 	stopping atomic.Bool
 	stopCh   chan struct{}
 	stopOnce sync.Once
@@ -83,19 +84,28 @@ func New(cfg Config, store Store, marks Marks, sender Sender) *Drain {
 	cfg.fill()
 	d := &Drain{cfg: cfg, store: store, marks: marks, sender: sender, log: cfg.Logger.With("component", "drain"),
 		events: make(chan event, 1024), stopCh: make(chan struct{}), done: make(chan struct{})}
+	cfg.Metrics.senders.Set(float64(cfg.Concurrency))
 	d.cut, d.cutOff = context.WithCancelCause(context.Background())
 	return d
 }
 
-// Start begins to drain and returns at once.
-func (d *Drain) Start() { go newLoop(d).run() }
+// Start begins to drain and returns at once. After Stop it does nothing.
+func (d *Drain) Start() {
+	if d.started.CompareAndSwap(false, true) {
+		go newLoop(d).run()
+	}
+}
 
 // Stop takes no more jobs, gives back what has not come, lets attempts finish
-// within the grace, settles, and returns when all has ended.
+// within the grace, settles, and returns when all has ended. It may be called
+// more than once.
 func (d *Drain) Stop() {
 	d.stopOnce.Do(func() {
 		d.stopping.Store(true)
 		close(d.stopCh)
+		if d.started.CompareAndSwap(false, true) {
+			close(d.done)
+		}
 	})
 	<-d.done
 }
@@ -109,20 +119,6 @@ func (d *Drain) Trouble() string {
 		return *t
 	}
 	return ""
-}
-
-// setTrouble logs a failure when it changes, not each time.
-func (d *Drain) setTrouble(err error) {
-	if err == nil {
-		if d.trouble.Swap(nil) != nil {
-			d.log.Info("Redis serves again")
-		}
-		return
-	}
-	text := redisdb.Kind(err)
-	if old := d.trouble.Swap(&text); old == nil || *old != text {
-		d.log.Warn("Redis cannot serve, no jobs are taken", "kind", text, "error", err)
-	}
 }
 
 // errors by which the gate refuses a write.

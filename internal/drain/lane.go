@@ -1,42 +1,57 @@
 package drain
 
 import (
-	"container/heap"
 	"sync/atomic"
 	"time"
 
 	"tundish/internal/destination"
 	"tundish/internal/queue"
+	"tundish/internal/redisdb"
 )
 
 // never is a look that is not planned.
 const never = time.Duration(-1)
 
-// lane is what the worker knows of a lane it holds or owes results to.
-// The loop owns it; attempts read only epoch.
+// remembered is how long a lane is remembered of which nothing is left to do:
+// its contract, and the last slot granted here.
+const remembered = time.Minute
+
+// lane is what the worker knows of a lane it holds, owes results to, or did lately.
+// The loop owns it; attempts read only name, label and epoch.
 type lane struct {
 	name  string
+	label string // in metrics
 	shard int
 
-	holding bool          // it looks by its own timer
-	since   time.Duration // when it was claimed
-	next    time.Duration // next turn, monotonic; never: none planned
-	index   int           // in the heap; -1: not there
-	turning bool
-	again   bool // a wake came while it was turning
+	live   bool          // something is left to do
+	rested time.Duration // since when nothing is
 
-	results []queue.Result
-	busy    int // senders that its jobs occupy
-	lost    []queue.LostCall
-	myLast  int64
+	holding   bool          // it looks by its own timer
+	since     time.Duration // when it was claimed
+	next      time.Duration // next turn, monotonic; never: none planned
+	notBefore time.Duration // pause after a failure
+	index     int           // in the agenda; -1: not there
+	turning   bool
+	again     bool // its turn came while it was turning
+
+	appetite int // jobs it asks for
+	busy     int // senders that its jobs occupy
+	results  []queue.Result
+	resent   int // of the results, how many may have been settled by a call whose reply was lost
+	lost     []queue.LostCall
+	myLast   int64
 
 	epoch      atomic.Int64
-	contract   *destination.Contract
+	generation int64 // of the contract in force
 	version    int64
+	contract   *destination.Contract
+	have       int64 // version of contract
 	fetching   bool
+	outdated   bool      // what is being fetched may be from before a change
+	fetches    int       // in a row that brought an outdated contract
 	waiting    []granted // leases that wait for the contract
-	tolerance  time.Duration
 	timeout    time.Duration
+	fault      string // kind of the failure that keeps it from being turned
 	confirmed  string // adj for which a step forward was seen
 	move       int64
 	clockTries int
@@ -55,47 +70,39 @@ func (l *lane) idle() bool {
 	return !l.holding && !l.turning && !l.fetching && l.busy == 0 && len(l.results) == 0 && len(l.lost) == 0
 }
 
-// agenda orders lanes by their next turn.
-type agenda []*lane
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].next < a[j].next }
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = i, j
-}
-
-func (a *agenda) Push(x any) {
-	l := x.(*lane)
-	l.index = len(*a)
-	*a = append(*a, l)
-}
-
-func (a *agenda) Pop() any {
-	old := *a
-	l := old[len(old)-1]
-	l.index = -1
-	*a = old[:len(old)-1]
+// lane finds or makes the state of a lane that has something to do.
+func (lp *loop) lane(name string) *lane {
+	l := lp.lanes[name]
+	if l == nil {
+		l = &lane{name: name, label: lp.d.cfg.Metrics.label(name), shard: redisdb.ShardOf(name), index: -1, next: never, appetite: minAsk}
+		lp.lanes[name] = l
+	}
+	if !l.live {
+		l.live = true
+		lp.live++
+	}
 	return l
 }
 
-// plan sets the next turn of a lane.
-func (a *agenda) plan(l *lane, at time.Duration) {
-	l.next = at
-	switch {
-	case at == never && l.index >= 0:
-		heap.Remove(a, l.index)
-	case at == never:
-	case l.index >= 0:
-		heap.Fix(a, l.index)
-	default:
-		heap.Push(a, l)
+// rest lays a lane down of which nothing is left to do.
+func (lp *loop) rest(l *lane, now time.Duration) {
+	if !l.live || !l.idle() {
+		return
 	}
+	lp.agenda.plan(l, never)
+	l.live, l.rested = false, now
+	lp.live--
 }
 
-// hasten plans a turn at a time unless an earlier one is planned.
-func (a *agenda) hasten(l *lane, at time.Duration) {
-	if l.next == never || at < l.next {
-		a.plan(l, at)
+// forget drops what was remembered for long enough.
+func (lp *loop) forget(now time.Duration) {
+	if now < lp.nextForget {
+		return
+	}
+	lp.nextForget = now + remembered/2
+	for name, l := range lp.lanes {
+		if !l.live && now-l.rested > remembered {
+			delete(lp.lanes, name)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"tundish/internal/deliver"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
@@ -15,20 +14,25 @@ type event func(*loop)
 
 // loop owns the state of a worker. Only its goroutine touches it.
 type loop struct {
-	d      *Drain
-	clocks [redisdb.Shards]redisdb.Clock
-	lanes  map[string]*lane
-	agenda agenda
-	call   uint64
-	turns  int // pipelines under way
-	used   int // senders in use
-	trips  trips
+	d          *Drain
+	clocks     [redisdb.Shards]redisdb.Clock
+	lanes      map[string]*lane
+	live       int // lanes with something left to do
+	nextForget time.Duration
+	agenda     agenda
+	call       uint64
+	turns      int // pipelines under way
+	senders    senders
+	trips      trips
+	health     health
 
 	claiming  bool
 	nextClaim time.Duration
+	why       reason          // of the next claim, or of that under way
+	woken     bool            // a lane became due since the last claim began
 	first     int             // shard to begin the next claim with
 	spread    time.Duration   // by which a look at somebody else's entry is put off at random
-	told      bool            // the next claim is for an entry that a claim told of
+	wakes     time.Duration   // by which a look after a wake is put off at random
 	promises  []time.Duration // moments at or after which a claim must begin, sorted
 
 	stopBy time.Duration // end of the grace; never: not stopping
@@ -36,20 +40,26 @@ type loop struct {
 }
 
 func newLoop(d *Drain) *loop {
-	return &loop{d: d, lanes: map[string]*lane{}, spread: minSpread, stopBy: never}
+	now := redisdb.Monotonic()
+	return &loop{d: d, lanes: map[string]*lane{}, nextForget: now + remembered, nextClaim: now,
+		senders: senders{total: d.cfg.Concurrency}, spread: minSpread, stopBy: never}
 }
 
 func (lp *loop) run() {
 	defer close(lp.d.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stop := lp.d.stopCh
+	stop, wake := lp.d.stopCh, lp.d.cfg.Wake
 	for {
 		select {
 		case e := <-lp.d.events:
 			e(lp)
 			lp.drainEvents()
-		case name := <-lp.d.cfg.Wake:
+		case name, open := <-wake:
+			if !open {
+				wake = nil
+				break
+			}
 			lp.wake(name)
 		case <-timer.C:
 		case <-stop:
@@ -59,6 +69,7 @@ func (lp *loop) run() {
 		now := redisdb.Monotonic()
 		lp.d.lastLoop.Store(time.Now().UnixNano())
 		lp.step(now)
+		lp.forget(now)
 		if lp.stopped(now) {
 			lp.d.busy.Wait()
 			return
@@ -82,30 +93,37 @@ func (lp *loop) drainEvents() {
 // step starts what is due: turns, then a claim.
 func (lp *loop) step(now time.Duration) {
 	for lp.turns < pipelines {
-		due := lp.due(now)
-		if len(due) == 0 {
+		lanes, turns := lp.due(now)
+		if len(lanes) == 0 {
 			break
 		}
-		lp.turn(due, now)
+		lp.turn(lanes, turns)
 	}
 	if lp.mayClaim() && now >= lp.nextClaim {
 		lp.claim(now)
 	}
 }
 
-// due takes the lanes whose turn has come from the agenda.
-func (lp *loop) due(now time.Duration) []*lane {
-	var due []*lane
-	for len(due) < queue.MaxClaim && len(lp.agenda) > 0 && lp.agenda[0].next <= now {
+// due takes the lanes whose turn has come from the agenda. It stops at one
+// whose senders have to be waited for.
+func (lp *loop) due(now time.Duration) (lanes []*lane, turns []queue.Turn) {
+	for len(lanes) < queue.MaxClaim && len(lp.agenda) > 0 && lp.agenda[0].next <= now && !lp.blocked() {
 		l := heap.Pop(&lp.agenda).(*lane)
 		l.next = never
 		if l.turning {
 			l.again = true
 			continue
 		}
-		due = append(due, l)
+		lanes = append(lanes, l)
+		turns = append(turns, lp.prepare(l, now))
 	}
-	return due
+	return lanes, turns
+}
+
+// blocked says that the first lane waits for the reply of a turn under way.
+func (lp *loop) blocked() bool {
+	l := lp.agenda[0]
+	return lp.turns >= pipelines || l.holding && !l.turning && !lp.stopping() && lp.senders.spoken(l.busy)
 }
 
 func (lp *loop) until(now time.Duration) time.Duration {
@@ -113,90 +131,18 @@ func (lp *loop) until(now time.Duration) time.Duration {
 	if lp.mayClaim() {
 		at = min(at, lp.nextClaim)
 	}
-	if len(lp.agenda) > 0 && lp.turns < pipelines {
+	if len(lp.agenda) > 0 && !lp.blocked() {
 		at = min(at, lp.agenda[0].next)
 	}
-	if lp.stopBy != never && !lp.cut {
+	if lp.stopping() && !lp.cut {
 		at = min(at, lp.stopBy)
 	}
 	return max(0, at-now)
 }
 
-// lane finds or makes the state of a lane.
-func (lp *loop) lane(name string) *lane {
-	l := lp.lanes[name]
-	if l == nil {
-		l = &lane{name: name, shard: redisdb.ShardOf(name), index: -1, next: never}
-		lp.lanes[name] = l
-	}
-	return l
-}
-
-// forget drops a lane of which nothing is left.
-func (lp *loop) forget(l *lane) {
-	if l.idle() {
-		lp.agenda.plan(l, never)
-		delete(lp.lanes, l.name)
-	}
-}
-
-func (lp *loop) wake(name string) {
-	now := redisdb.Monotonic()
-	if l := lp.lanes[name]; l != nil && l.holding {
-		lp.agenda.hasten(l, now)
-		return
-	}
-	lp.promise(now, now)
-	lp.told = false
-}
-
-func (lp *loop) beginStop() {
-	lp.stopBy = redisdb.Monotonic() + lp.d.cfg.StopGrace
-	for _, l := range lp.lanes {
-		l.holding = false
-		if len(l.results) == 0 && len(l.lost) == 0 {
-			lp.agenda.plan(l, never)
-		}
-	}
-}
-
-// stopped says whether a stopping worker is through, and cuts what outlives the grace.
-func (lp *loop) stopped(now time.Duration) bool {
-	if lp.stopBy == never {
-		return false
-	}
-	for _, l := range lp.lanes {
-		l.lost = nil // their deadline brings them back
-		if len(l.results) > 0 && !l.turning && l.next == never {
-			lp.agenda.plan(l, now)
-		}
-		lp.forget(l)
-	}
-	if lp.used == 0 && lp.turns == 0 && !lp.claiming && len(lp.lanes) == 0 {
-		return true
-	}
-	if now < lp.stopBy {
-		return false
-	}
-	if !lp.cut {
-		lp.cut = true
-		lp.d.cutOff(deliver.ErrStopped)
-	}
-	// What Redis does not take by now comes back at its deadline.
-	return now >= lp.stopBy+2*time.Second && lp.used == 0 && lp.turns == 0
-}
-
 // beside runs f in a goroutine; the event it returns comes back to the loop.
 func (lp *loop) beside(f func(ctx context.Context) event) {
 	lp.d.busy.Go(func() {
-		lp.d.post(f(context.WithoutCancel(lp.d.cut)))
+		lp.d.events <- f(context.WithoutCancel(lp.d.cut))
 	})
-}
-
-// post hands an event to the loop, or drops it when the loop has ended.
-func (d *Drain) post(e event) {
-	select {
-	case d.events <- e:
-	case <-d.done:
-	}
 }

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"tundish/internal/deliver"
@@ -16,24 +17,28 @@ import (
 // its gate looks at.
 type attempt struct {
 	d        *Drain
-	lane     *lane // only name and epoch are read beside the loop
+	lane     *lane // only name, label and epoch are read beside the loop
 	lease    granted
 	contract *destination.Contract
 	from     time.Duration // monotonic: no write before
 	until    time.Duration // and none after
 	wall     time.Time     // until, by the wall clock: it goes on while the machine sleeps
+	late     atomic.Bool   // the gate found the slot over
 }
 
 // handOut sends what a turn granted, once the contract in force is known.
-func (lp *loop) handOut(l *lane, r *queue.TurnReply, now time.Duration) {
-	lp.d.cfg.Metrics.granted.WithLabelValues(lp.d.cfg.Metrics.label(l.name)).Add(float64(len(r.Leases)))
+func (lp *loop) handOut(l *lane, r *queue.TurnReply) {
+	if len(r.Leases) == 0 {
+		return
+	}
+	lp.d.cfg.Metrics.granted.WithLabelValues(l.label).Add(float64(len(r.Leases)))
 	for _, lease := range r.Leases {
 		l.myLast = max(l.myLast, lease.Slot)
 		g := granted{Lease: lease, epoch: r.Epoch, tolerance: r.Tolerance, timeout: r.Timeout}
-		lp.used++
+		lp.senders.used++
 		l.busy++
-		if l.contract != nil && l.version == r.Version {
-			lp.send(l, g, now)
+		if l.contract != nil && l.have == r.Version {
+			lp.send(l, g)
 		} else {
 			l.waiting = append(l.waiting, g)
 		}
@@ -42,6 +47,9 @@ func (lp *loop) handOut(l *lane, r *queue.TurnReply, now time.Duration) {
 		lp.fetch(l)
 	}
 }
+
+// maxFetches is how often a contract is fetched again that is not the one in force.
+const maxFetches = 2
 
 func (lp *loop) fetch(l *lane) {
 	l.fetching = true
@@ -57,52 +65,60 @@ func (lp *loop) fetch(l *lane) {
 
 func (lp *loop) fetched(l *lane, c *destination.Contract, version int64, err error) {
 	l.fetching = false
-	now := redisdb.Monotonic()
+	outdated := l.outdated || err == nil && version < l.version
+	l.outdated = false
+	if outdated && l.fetches < maxFetches {
+		l.fetches++
+		lp.fetch(l)
+		return
+	}
 	waiting := l.waiting
-	l.waiting = nil
+	l.waiting, l.fetches = nil, 0
 	if err == nil {
-		l.contract, l.version = c, version
+		l.contract, l.have = c, version
 	}
 	for _, g := range waiting {
 		if err != nil {
 			lp.settle(l, release(g.Lease))
 		} else {
-			lp.send(l, g, now)
+			lp.send(l, g)
 		}
 	}
-	lp.forget(l)
+	lp.rest(l, redisdb.Monotonic())
 }
 
 // send starts the attempt of one lease, or gives it back when its slot is over.
-func (lp *loop) send(l *lane, g granted, now time.Duration) {
+func (lp *loop) send(l *lane, g granted) {
+	now := redisdb.Monotonic()
 	from, until, ok := lp.clocks[l.shard].Window(g.Slot, g.tolerance.Microseconds(), now)
-	if !ok || now > until || until < from {
-		lp.dead(l, errLate)
+	late := !ok || now > until || until < from
+	if late {
+		lp.dead(l)
+	}
+	if late || lp.stopping() {
 		lp.settle(l, release(g.Lease))
 		return
 	}
 	a := &attempt{d: lp.d, lane: l, lease: g, contract: l.contract, from: from, until: until, wall: time.Now().Round(0).Add(until - now)}
 	lp.beside(func(context.Context) event {
-		result, err := a.run()
+		result := a.run()
 		return func(lp *loop) {
-			if err != nil {
-				lp.dead(l, err)
+			if a.late.Load() {
+				lp.dead(l)
 			}
 			lp.settle(l, result)
-			lp.forget(l)
+			lp.rest(l, redisdb.Monotonic())
 		}
 	})
 }
 
-func (lp *loop) dead(l *lane, err error) {
-	if errors.Is(err, errLate) {
-		lp.d.cfg.Metrics.slotsDead.WithLabelValues(lp.d.cfg.Metrics.label(l.name)).Inc()
-	}
+func (lp *loop) dead(l *lane) {
+	lp.d.cfg.Metrics.slotsDead.WithLabelValues(l.label).Inc()
 }
 
 // settle frees the sender of a lease and keeps its result for the next turn.
 func (lp *loop) settle(l *lane, r queue.Result) {
-	lp.used--
+	lp.senders.used--
 	l.busy--
 	l.results = append(l.results, r)
 	lp.flush(l, redisdb.Monotonic())
@@ -112,11 +128,11 @@ func release(l queue.Lease) queue.Result {
 	return queue.Result{ID: l.ID, Token: l.Token, Kind: queue.KindRelease}
 }
 
-// run makes the attempt; err says why the gate was shut.
-func (a *attempt) run() (queue.Result, error) {
+// run makes the attempt.
+func (a *attempt) run() queue.Result {
 	j, err := queue.Decode(a.lane.name, a.lease.ID, a.lease.Envelope)
 	if err != nil {
-		return queue.Result{ID: a.lease.ID, Token: a.lease.Token, Kind: queue.KindDead, Outcome: "unreadable", Note: (&queue.Note{}).Encode()}, nil
+		return queue.Result{ID: a.lease.ID, Token: a.lease.Token, Kind: queue.KindDead, Outcome: "unreadable", Note: (&queue.Note{}).Encode()}
 	}
 	timeout := a.lease.timeout
 	if j.Timeout > 0 {
@@ -126,14 +142,13 @@ func (a *attempt) run() (queue.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(a.d.cut, a.until+timeout-now, context.DeadlineExceeded)
 	defer cancel()
 	if a.lease.Crashes > 0 && !a.markStarted(ctx) {
-		return release(a.lease.Lease), nil
+		return release(a.lease.Lease)
 	}
-	var shut error
 	a.d.cfg.Metrics.sendersBusy.Inc()
 	res := a.d.sender.Send(ctx, deliver.Attempt{
 		Lane: a.lane.name, Contract: a.contract, Job: j, Number: a.lease.Sent + 1, Key: j.DownstreamKey, Timeout: timeout,
 		At:   time.Now().Add(a.from - now),
-		Gate: func() error { shut = a.gate(); return shut },
+		Gate: a.gate,
 		Writing: func() {
 			if a.d.cfg.Record != nil {
 				a.d.cfg.Record.Record(a.lane.name, string(a.lease.ID), a.lease.Slot)
@@ -142,7 +157,7 @@ func (a *attempt) run() (queue.Result, error) {
 	})
 	a.d.cfg.Metrics.sendersBusy.Dec()
 	a.observe(res, j)
-	return decide(a.contract, &a.lease, j, res, a.d.cfg.Rand), shut
+	return decide(a.contract, &a.lease, j, res, a.d.cfg.Rand)
 }
 
 // markStarted notes that the sending of a job begins whose worker was lost
@@ -152,11 +167,12 @@ func (a *attempt) markStarted(ctx context.Context) bool {
 	return err == nil && len(held) == 1 && held[0]
 }
 
-// gate is the last check, right before the first byte. It changes nothing: it
-// may be asked before a write that does not follow.
+// gate is the last check, right before the first byte. One that opens changes
+// nothing: the write may not follow.
 func (a *attempt) gate() error {
 	switch {
 	case redisdb.Monotonic() > a.until, time.Now().Round(0).After(a.wall):
+		a.late.Store(true)
 		return errLate
 	case a.lane.epoch.Load() != a.lease.epoch:
 		return errEpoch
@@ -171,7 +187,7 @@ func (a *attempt) observe(res deliver.Result, j *job.Job) {
 		return
 	}
 	m := a.d.cfg.Metrics
-	name := m.label(a.lane.name)
+	name := a.lane.label
 	m.attempts.WithLabelValues(name, string(res.Outcome), string(res.Outcome.Class())).Inc()
 	if res.Wrote {
 		m.duration.WithLabelValues(name).Observe(res.Duration.Seconds())

@@ -9,31 +9,25 @@ import (
 type trips struct {
 	last [64]time.Duration
 	n    int
+	p90  time.Duration // nine of ten stay below it
 }
 
 func (t *trips) add(d time.Duration) {
 	t.last[t.n%len(t.last)] = d
 	t.n++
-}
-
-// p90 is the round trip that nine of ten stay below.
-func (t *trips) p90() time.Duration {
-	n := min(t.n, len(t.last))
-	if n == 0 {
-		return 0
-	}
 	sorted := t.last
+	n := min(t.n, len(t.last))
 	slices.Sort(sorted[:n])
-	return sorted[n*9/10]
+	t.p90 = sorted[n*9/10]
 }
 
 // lead is how far ahead of the script's time the first slot must be for its
 // job to arrive here in time. A later arrival still has the tolerance.
 func (t *trips) lead() time.Duration {
-	return min(max(t.p90(), minLead), minHorizon/2)
+	return min(max(t.p90, minLead), minHorizon/2)
 }
 
 // horizon is how far ahead slots are asked for.
 func (t *trips) horizon() time.Duration {
-	return min(max(minHorizon, 4*t.p90()), maxHorizon)
+	return min(max(minHorizon, 4*t.p90), maxHorizon)
 }

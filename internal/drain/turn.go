@@ -8,13 +8,11 @@ import (
 	"tundish/internal/redisdb"
 )
 
+// maxLost is how many calls with lost replies a turn names at most.
+const maxLost = 4
+
 // turn sends the turns of some lanes in one pipeline.
-func (lp *loop) turn(lanes []*lane, now time.Duration) {
-	turns := make([]queue.Turn, len(lanes))
-	for i, l := range lanes {
-		l.turning = true
-		turns[i] = lp.prepare(l, now)
-	}
+func (lp *loop) turn(lanes []*lane, turns []queue.Turn) {
 	lp.turns++
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
@@ -22,7 +20,9 @@ func (lp *loop) turn(lanes []*lane, now time.Duration) {
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
 			lp.turns--
-			lp.trips.add(rep - req)
+			if replies[0].Err == nil {
+				lp.trips.add(rep - req)
+			}
 			for i, l := range lanes {
 				lp.turned(l, &turns[i], &replies[i], req, rep)
 			}
@@ -32,73 +32,105 @@ func (lp *loop) turn(lanes []*lane, now time.Duration) {
 
 // prepare makes the turn of a lane and takes its results along.
 func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
+	l.turning = true
 	lp.call++
 	t := queue.Turn{Lane: l.name, Call: lp.call, Lost: l.lost, Clock: lp.view(l.shard, now), MyLast: l.myLast,
 		Lead: lp.trips.lead(), Ahead: lp.trips.horizon()}
 	t.Clock.Confirmed, t.Clock.Move = l.confirmed, l.move
-	if l.holding {
-		t.Want, t.Short = lp.allowed(l)
-		t.Keep = now-l.since < keepFor && !t.Short
+	switch {
+	case l.holding && lp.stopping():
+		t.Short = true // which lets it go
+	case l.holding:
+		if l.contract == nil && !l.fetching {
+			lp.fetch(l) // beside the turn: slots that it brings would not wait
+		}
+		t.Want, t.Short = lp.ask(l)
+		t.Keep = now-l.since < keepFor && t.Want > 0
 	}
 	n := min(len(l.results), queue.MaxResults)
 	t.Result, l.results = l.results[:n:n], l.results[n:]
 	return t
 }
 
-// allowed is how many senders a lane may get: it may hold at most as many as
-// are free, so that lanes which hang never take all.
-func (lp *loop) allowed(l *lane) (want int, short bool) {
-	room := lp.d.cfg.Concurrency - lp.used - l.busy
-	return min(max(room, 0), queue.MaxLease), room < queue.MaxLease
-}
-
 func (lp *loop) turned(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
 	l.turning = false
-	lp.d.setTrouble(r.Err)
+	lp.got(l, t.Want, len(r.Leases), r.Err == nil && r.Status == queue.TurnOK)
 	switch {
 	case r.Err != nil:
 		lp.turnFailed(l, t, r.Err, req, rep)
 	case r.Status == queue.TurnClock:
 		lp.turnAgain(l, t, r, req, rep)
 	case r.Status == queue.TurnNoLane:
-		l.holding = false
-		lp.verdicts(l, t, r)
-		lp.agenda.plan(l, never)
+		lp.turnedNone(l, t, r)
 	case r.Status == queue.TurnFaulty:
-		l.holding = false
-		l.results = append(t.Result, l.results...)
-		lp.agenda.plan(l, rep+lp.jitter(10*backOff))
+		lp.turnedFaulty(l, t, rep)
 	default:
 		lp.turnDone(l, t, r, req, rep)
+	}
+	if r.Err == nil {
+		lp.success(rep)
 	}
 	if l.again {
 		l.again = false
 		lp.agenda.hasten(l, rep)
 	}
-	if len(l.results) > 0 {
-		lp.flush(l, rep)
-	}
-	lp.forget(l)
+	lp.flush(l, rep)
+	lp.rest(l, rep)
 }
 
 // turnFailed keeps the results for the next turn, which also names the call:
 // what it may have handed out comes back uncounted.
 func (lp *loop) turnFailed(l *lane, t *queue.Turn, err error, req, rep time.Duration) {
 	l.results = append(t.Result, l.results...)
-	if redisdb.Lost(err) && t.Want > 0 {
-		l.lost = append(l.lost, lp.lostCall(l, t, req, rep))
-		if len(l.lost) > 4 {
-			l.lost = l.lost[1:] // those come back at their deadline
-		}
+	if redisdb.Lost(err) {
+		l.resent = max(l.resent, len(t.Result))
+		l.lost = lp.addLost(l, t, req, rep)
+	}
+	if lp.stopping() {
+		l.lost = nil // their deadline brings them back
 	}
 	l.holding = false
 	pause := rep + lp.jitter(backOff)
-	lp.nextClaim = max(lp.nextClaim, pause)
-	if len(l.results) > 0 || len(l.lost) > 0 {
-		lp.agenda.plan(l, pause)
+	if redisdb.Unavailable(err) {
+		lp.failure(err, rep)
+		lp.nextClaim = max(lp.nextClaim, pause)
 	} else {
-		lp.agenda.plan(l, never)
+		lp.fault(l, err)
 	}
+	lp.agenda.pause(l, pause)
+	if len(l.lost) > 0 {
+		lp.agenda.hasten(l, pause)
+	}
+}
+
+// turnedNone follows a turn of a lane that is no more: its results are taken.
+func (lp *loop) turnedNone(l *lane, t *queue.Turn, r *queue.TurnReply) {
+	l.holding, l.lost, l.contract = false, nil, nil
+	lp.verdicts(l, t, r)
+	lp.agenda.plan(l, never)
+}
+
+// turnedFaulty follows a turn that could not even settle. The results wait for
+// a contract that can be read, but no stop waits for that.
+func (lp *loop) turnedFaulty(l *lane, t *queue.Turn, rep time.Duration) {
+	l.holding = false
+	l.results = append(t.Result, l.results...)
+	if lp.stopping() {
+		l.results, l.lost = nil, nil
+	}
+	lp.agenda.pause(l, rep+lp.jitter(10*backOff))
+	if len(l.lost) > 0 {
+		lp.agenda.hasten(l, rep)
+	}
+}
+
+// addLost notes a call whose leases, if it gave any, are to be taken back.
+func (lp *loop) addLost(l *lane, t *queue.Turn, req, rep time.Duration) []queue.LostCall {
+	if t.Want == 0 {
+		return l.lost
+	}
+	lost := append(l.lost, lp.lostCall(l, t, req, rep))
+	return lost[max(0, len(lost)-maxLost):] // what is beyond comes back at its deadline
 }
 
 // lostCall spans the deadlines that leases of a call can have, by the bounds of
@@ -141,27 +173,33 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 	}
 	lp.observe(l.shard, req, rep, r.Logical)
 	l.confirmed, l.move, l.clockTries = "", 0, 0
-	l.lost = dropLost(l.lost, len(t.Lost))
-	l.epoch.Store(max(r.Epoch, l.epoch.Load()))
-	l.tolerance, l.timeout = r.Tolerance, r.Timeout
+	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
+	l.timeout = r.Timeout
+	lp.fault(l, nil)
+	l.inForce(r)
 	lp.verdicts(l, t, r)
-	lp.handOut(l, r, rep)
+	lp.handOut(l, r)
 	lp.planNext(l, t, r, rep)
 }
 
-func dropLost(lost []queue.LostCall, n int) []queue.LostCall {
-	if n >= len(lost) {
-		return nil
+// inForce takes in which contract is in force. Turns of a lane come one after
+// the other, so the last reply is right even when its epoch is lower, as after
+// a loss of memory.
+func (l *lane) inForce(r *queue.TurnReply) {
+	if r.LostMemory || r.Epoch < l.epoch.Load() || l.generation != 0 && r.Generation != l.generation {
+		l.contract, l.outdated = nil, l.fetching // versions begin again
 	}
-	return lost[n:]
+	l.epoch.Store(r.Epoch)
+	l.generation, l.version = r.Generation, r.Version
 }
 
 func (lp *loop) verdicts(l *lane, t *queue.Turn, r *queue.TurnReply) {
 	for i, v := range r.Verdicts {
-		if v != "ok" && v != "again" && i < len(t.Result) {
-			lp.d.cfg.Metrics.stale.WithLabelValues(lp.d.cfg.Metrics.label(l.name)).Inc()
+		if v != "ok" && v != "again" && i >= l.resent && i < len(t.Result) {
+			lp.d.cfg.Metrics.stale.WithLabelValues(l.label).Inc()
 		}
 	}
+	l.resent = max(0, l.resent-len(t.Result))
 }
 
 // planNext keeps the lane until its next look, or lets it go.
@@ -178,14 +216,17 @@ func (lp *loop) planNext(l *lane, t *queue.Turn, r *queue.TurnReply, rep time.Du
 	if planned {
 		at = lp.moment(l.shard, r.Look, rep)
 	}
-	if t.Keep && r.Why != "senders" && planned && lp.stopBy == never {
+	if t.Keep && r.Why != "senders" && planned && !lp.stopping() {
 		lp.agenda.plan(l, at)
 		return
 	}
 	l.holding = false
 	lp.agenda.plan(l, never)
-	if planned && lp.stopBy == never {
-		lp.promise(at+time.Duration(lp.d.cfg.Rand()*float64(minSpread)), rep)
+	switch {
+	case t.Want == 0: // no sender was to be had: others come first
+		lp.nextClaim = max(lp.nextClaim, rep+lp.jitter(starvedFor))
+	case planned:
+		lp.promise(at+lp.part(minSpread), rep)
 	}
 }
 
@@ -200,12 +241,11 @@ func (lp *loop) moment(shard int, t int64, now time.Duration) time.Duration {
 
 // flush lets results go alone unless a turn is planned soon.
 func (lp *loop) flush(l *lane, now time.Duration) {
-	if l.turning {
-		return
-	}
-	if len(l.results) >= flushAt {
+	switch {
+	case l.turning || len(l.results) == 0:
+	case len(l.results) >= flushAt, lp.stopping() && l.busy == 0:
 		lp.agenda.hasten(l, now)
-		return
+	default:
+		lp.agenda.hasten(l, now+flushWithin)
 	}
-	lp.agenda.hasten(l, now+flushWithin)
 }
