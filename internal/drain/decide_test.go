@@ -1,0 +1,120 @@
+package drain
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tundish/internal/deliver"
+	"tundish/internal/destination"
+	"tundish/internal/job"
+	"tundish/internal/queue"
+)
+
+func half() float64 { return 0.5 }
+
+// TestDecideKnowsEveryOutcome goes through every outcome with attempts left,
+// with none left, and with a first attempt that lies too far back.
+func TestDecideKnowsEveryOutcome(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute}}
+	cases := []struct {
+		name  string
+		lease queue.Lease
+		retry queue.Kind // what becomes of an outcome that may be tried again
+	}{
+		{"attempts left", queue.Lease{Used: 1, Sent: 1, Slot: 2e9, First: 1e9}, queue.KindRetry},
+		{"last attempt", queue.Lease{Used: 2, Sent: 2, Slot: 2e9, First: 1e9}, queue.KindDead},
+		{"too old", queue.Lease{Used: 1, Sent: 1, Slot: 5e9, First: 1e9}, queue.KindDead},
+		{"first attempt", queue.Lease{Slot: 5e9}, queue.KindRetry},
+	}
+	for _, tc := range cases {
+		for _, o := range job.Outcomes() {
+			t.Run(fmt.Sprintf("%s/%s", tc.name, o), func(t *testing.T) {
+				t.Parallel()
+				want := tc.retry
+				switch {
+				case o == job.OutcomeInterrupted:
+					want = queue.KindReturn
+				case o.Class() == job.Success:
+					want = queue.KindDelivered
+				case o.Class() == job.Permanent:
+					want = queue.KindDead
+				case o.Class() == job.Released:
+					want = queue.KindRelease
+				}
+				r := decide(c, &granted{Lease: tc.lease}, &job.Job{}, deliver.Result{Outcome: o, Wrote: true}, half)
+				if r.Kind != want {
+					t.Errorf("%s, want %s", r.Kind, want)
+				}
+				if counts := want == queue.KindRetry || want == queue.KindDead; r.Counts != counts {
+					t.Errorf("counts %v, want %v", r.Counts, counts)
+				}
+				if (r.Delay > 0) != (want == queue.KindRetry) {
+					t.Errorf("delay %s with %s", r.Delay, r.Kind)
+				}
+				note := queue.DecodeNote(r.Note)
+				if n := len(note.Attempts); want == queue.KindRelease && n != 0 || want != queue.KindRelease && n != 1 {
+					t.Errorf("%d attempts noted with %s", n, r.Kind)
+				}
+			})
+		}
+	}
+}
+
+func TestDecideInterruptedBeforeTheWriteReleases(t *testing.T) {
+	t.Parallel()
+	r := decide(&destination.Contract{}, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeInterrupted}, half)
+	if r.Kind != queue.KindRelease || r.Counts {
+		t.Errorf("%s, counts %v", r.Kind, r.Counts)
+	}
+}
+
+func TestJobOnlyLowersAttempts(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 5}}
+	for own, want := range map[int]int{0: 5, 1: 1, 5: 5, 9: 5} {
+		if got := attempts(c, &job.Job{MaxAttempts: own}); got != want {
+			t.Errorf("max_attempts %d of the job: %d, want %d", own, got, want)
+		}
+	}
+}
+
+func TestRetryAfterIsCapped(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 5, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute}}
+	for after, want := range map[time.Duration]time.Duration{0: 1500 * time.Millisecond, 30 * time.Second: 30 * time.Second, 10 * time.Hour: time.Minute} {
+		r := decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeServerError, Wrote: true, RetryAfter: after}, half)
+		if r.Delay != want {
+			t.Errorf("Retry-After %s: a delay of %s, want %s", after, r.Delay, want)
+		}
+	}
+}
+
+func TestBackoffStaysInItsBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		least := time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "min"))
+		most := least + time.Duration(rapid.Int64Range(0, int64(30*24*time.Hour)).Draw(t, "more"))
+		n := rapid.IntRange(1, 5000).Draw(t, "n")
+		d := backoff(destination.Retry{MinBackoff: least, MaxBackoff: most}, n, rapid.Float64Range(0, 0.999999).Draw(t, "random"))
+		if d < least || d > most {
+			t.Fatalf("retry %d waits %s, bounds %s and %s", n, d, least, most)
+		}
+	})
+}
+
+func TestBackoffDoubles(t *testing.T) {
+	t.Parallel()
+	r := destination.Retry{MinBackoff: time.Second, MaxBackoff: 10 * time.Minute}
+	for n, top := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 5: 32 * time.Second, 10: 10 * time.Minute, 1000: 10 * time.Minute} {
+		if got := backoff(r, n, 0); got != time.Second {
+			t.Errorf("retry %d waits at least %s, want 1s", n, got)
+		}
+		if got := backoff(r, n, 1); got != top {
+			t.Errorf("retry %d waits at most %s, want %s", n, got, top)
+		}
+	}
+}
