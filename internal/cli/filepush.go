@@ -165,6 +165,9 @@ func (f *filePush) read(ctx context.Context, quiet <-chan time.Time) (it *item, 
 			return nil, false, why(ctx)
 		}
 	}
+	if !open && ctx.Err() != nil {
+		return nil, false, why(ctx) // that is what ended the reading
+	}
 	if !open {
 		f.reading = false
 		return nil, false, nil
@@ -285,15 +288,4 @@ func (f *filePush) settled() (line, offset int64) {
 		return f.next.line, f.next.start
 	}
 	return f.last + 1, f.end
-}
-
-// stopped says where to go on: all before that line are settled.
-func (f *filePush) stopped(err error) error {
-	from, _ := f.settled()
-	code := exitCode(err)
-	if code == exitUsage {
-		code = exitFailed // the command line was fine
-	}
-	return &failure{code, fmt.Sprintf("%v, after %d accepted jobs\nto go on: tundish push %s --file %s --from-line %d --run %s",
-		err, f.tally.accepted, f.dest, f.file, from, f.id)}
 }

@@ -29,8 +29,7 @@ type lane struct {
 	mu    sync.Mutex
 	start time.Time
 	calls int
-	sizes []int // jobs of each call
-	bytes []int
+	sizes []int             // jobs of each call
 	ids   map[string]string // key → id
 	order []string          // keys in the order in which their jobs were taken
 	docs  []map[string]any  // jobs taken
@@ -59,7 +58,7 @@ func (l *lane) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
-	l.sizes, l.bytes = append(l.sizes, len(lines)), append(l.bytes, len(body))
+	l.sizes = append(l.sizes, len(lines))
 	results := make([]result, len(lines))
 	refused := 0
 	for i, line := range lines {

@@ -61,3 +61,14 @@ func (f *filePush) summary() error {
 	fmt.Fprintf(&b, ", %d refused\n", f.tally.refused)
 	return f.s.write(b.Bytes())
 }
+
+// stopped says where to go on: all before that line are settled.
+func (f *filePush) stopped(err error) error {
+	from, _ := f.settled()
+	code := exitCode(err)
+	if code == exitUsage {
+		code = exitFailed // the command line was fine
+	}
+	return &failure{code, fmt.Sprintf("%v, after %d accepted jobs\nto go on: tundish push %s --file %s --from-line %d --run %s",
+		err, f.tally.accepted, f.dest, f.file, from, f.id)}
+}
