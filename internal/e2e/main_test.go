@@ -37,13 +37,13 @@ func run(m *testing.M) int {
 }
 
 var build = sync.OnceValue(func() error {
-	for _, main := range []string{"enqueuer", "worker"} { // looked at for the same reason: a main cannot be imported
+	for _, main := range []string{"enqueuer", "worker", "tundish"} { // looked at for the same reason: a main cannot be imported
 		if _, err := os.ReadFile(filepath.Join("..", "..", "cmd", main, "main.go")); err != nil {
 			return err
 		}
 	}
 	args := append([]string{"build", "-o", binDir + string(filepath.Separator)}, buildFlags...)
-	out, err := exec.Command("go", append(args, "tundish/cmd/enqueuer", "tundish/cmd/worker")...).CombinedOutput()
+	out, err := exec.Command("go", append(args, "tundish/cmd/enqueuer", "tundish/cmd/worker", "tundish/cmd/tundish")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
