@@ -194,7 +194,7 @@ func BenchmarkRate(b *testing.B) {
 			r.startWorkers(c.workers)
 			seconds := int64(15)
 			if brief() {
-				seconds = 3
+				seconds = 2
 			}
 			for b.Loop() {
 				t.add(b, r.drainLoads([]load{{lane: "bank", rate: c.rate, per: time.Second, jobs: int(c.rate * seconds), bank: site}}))
@@ -211,7 +211,7 @@ func BenchmarkRateLow(b *testing.B) {
 	r.startEnqueuer()
 	seconds := 35 * time.Second
 	if brief() {
-		seconds = 6 * time.Second
+		seconds = 4 * time.Second
 	}
 	var loads []load
 	for _, c := range []load{{lane: "second", rate: 1, per: time.Second}, {lane: "eleven", rate: 7, per: 11 * time.Second}, {lane: "minute", rate: 10, per: time.Minute}} {
