@@ -34,6 +34,10 @@ type lane struct {
 	turning   bool
 	again     bool // its turn came while it was turning
 
+	lag    time.Duration // by how much more than usual its slots must be ahead
+	lagged time.Duration // when lag was raised last
+	late   bool          // a slot died since the last turn
+
 	appetite int // jobs it asks for
 	busy     int // senders that its jobs occupy
 	results  []queue.Result

@@ -112,8 +112,10 @@ func (lp *loop) send(l *lane, g granted) {
 	})
 }
 
+// dead counts a slot that was over before the write.
 func (lp *loop) dead(l *lane) {
 	lp.d.cfg.Metrics.slotsDead.WithLabelValues(l.label).Inc()
+	lp.lagBehind(l)
 }
 
 // settle frees the sender of a lease and keeps its result for the next turn.
@@ -138,8 +140,7 @@ func (a *attempt) run() queue.Result {
 	if j.Timeout > 0 {
 		timeout = min(timeout, j.Timeout)
 	}
-	now := redisdb.Monotonic()
-	ctx, cancel := context.WithTimeoutCause(a.d.cut, a.until+timeout-now, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(a.d.cut, a.until+timeout-redisdb.Monotonic(), context.DeadlineExceeded)
 	defer cancel()
 	if a.lease.Crashes > 0 && !a.markStarted(ctx) {
 		return release(a.lease.Lease)
@@ -147,7 +148,7 @@ func (a *attempt) run() queue.Result {
 	a.d.cfg.Metrics.sendersBusy.Inc()
 	res := a.d.sender.Send(ctx, deliver.Attempt{
 		Lane: a.lane.name, Contract: a.contract, Job: j, Number: a.lease.Sent + 1, Key: j.DownstreamKey, Timeout: timeout,
-		At:   time.Now().Add(a.from - now),
+		At:   time.Now().Add(a.from - redisdb.Monotonic()),
 		Gate: a.gate,
 		Writing: func() {
 			if a.d.cfg.Record != nil {

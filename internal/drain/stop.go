@@ -19,6 +19,7 @@ func (lp *loop) beginStop() {
 	now := redisdb.Monotonic()
 	lp.stopBy = now + lp.d.cfg.StopGrace
 	for _, l := range lp.lanes {
+		l.notBefore = 0
 		if l.holding || len(l.results) > 0 || len(l.lost) > 0 {
 			lp.agenda.hasten(l, now)
 		}

@@ -3,6 +3,8 @@ package drain
 import (
 	"slices"
 	"time"
+
+	"tundish/internal/redisdb"
 )
 
 // trips keeps the last round trips to Redis.
@@ -30,4 +32,26 @@ func (t *trips) lead() time.Duration {
 // horizon is how far ahead slots are asked for.
 func (t *trips) horizon() time.Duration {
 	return min(max(minHorizon, 4*t.p90), maxHorizon)
+}
+
+// lagFor is how long slots are granted further ahead after one died.
+const lagFor = 10 * time.Second
+
+// lead is that of the round trip, and more for a lane of which a slot died just
+// now: what made it late may be there each time, as the mark that a job which
+// crashed once needs before its slot.
+func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
+	l.late = false
+	if now-l.lagged > lagFor {
+		l.lag = 0
+	}
+	return min(lp.trips.lead()+l.lag, maxHorizon)
+}
+
+// lagBehind raises the lead of a lane, once for all slots that died since a turn.
+func (lp *loop) lagBehind(l *lane) {
+	if !l.late {
+		l.late, l.lagged = true, redisdb.Monotonic()
+		l.lag = min(max(2*l.lag, lp.trips.lead()), maxHorizon)
+	}
 }

@@ -35,7 +35,7 @@ func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 	l.turning = true
 	lp.call++
 	t := queue.Turn{Lane: l.name, Call: lp.call, Lost: l.lost, Clock: lp.view(l.shard, now), MyLast: l.myLast,
-		Lead: lp.trips.lead(), Ahead: lp.trips.horizon()}
+		Lead: lp.lead(l, now), Ahead: lp.trips.horizon()}
 	t.Clock.Confirmed, t.Clock.Move = l.confirmed, l.move
 	switch {
 	case l.holding && lp.stopping():
