@@ -46,6 +46,7 @@ type fakeStore struct {
 	calls  []seen
 
 	latency time.Duration // each way
+	back    time.Duration // more on the way back
 	// before is asked ahead of each call: an error keeps it from running.
 	before func(op, lane string) error
 	// after is asked behind each call: an error loses the reply.
@@ -58,8 +59,8 @@ func (s *fakeStore) raw() int64 { return time.Now().UnixMicro() + s.offset }
 
 // call runs f as Redis would: in order, at one moment, between two ways.
 func (s *fakeStore) call(op, lane string, f func() seen) error {
-	wait := s.latency
 	s.mu.Lock()
+	wait := s.latency
 	if s.stall != nil {
 		wait += s.stall(op)
 	}
@@ -68,8 +69,11 @@ func (s *fakeStore) call(op, lane string, f func() seen) error {
 		pass(wait)
 	}
 	err := s.run(op, lane, f)
-	if s.latency > 0 {
-		pass(s.latency)
+	s.mu.Lock()
+	wait = s.latency + s.back
+	s.mu.Unlock()
+	if wait > 0 {
+		pass(wait)
 	}
 	return err
 }
@@ -126,15 +130,15 @@ func (s *fakeStore) Turns(_ context.Context, worker string, turns []queue.Turn) 
 	replies := make([]queue.TurnReply, len(turns))
 	for i := range turns {
 		t := &turns[i]
-		latency := func() seen {
+		exec := func() seen {
 			replies[i] = s.turn(worker, t)
 			return seen{turn: *t, status: replies[i].Status, leases: len(replies[i].Leases)}
 		}
 		var err error
 		if i == 0 {
-			err = s.call("turn", t.Lane, latency)
+			err = s.call("turn", t.Lane, exec)
 		} else {
-			err = s.run("turn", t.Lane, latency)
+			err = s.run("turn", t.Lane, exec)
 		}
 		if err != nil {
 			replies[i] = queue.TurnReply{Err: err}

@@ -40,6 +40,7 @@ type fakeSender struct {
 	shut    []error // what the gate said
 	now     int
 	most    int
+	hold    time.Duration // the connection is at hand this long after the slot
 	attempt func(a *deliver.Attempt) (time.Duration, job.Outcome)
 }
 
@@ -53,7 +54,10 @@ func (s *fakeSender) count(by int) {
 func (s *fakeSender) Send(ctx context.Context, a deliver.Attempt) deliver.Result {
 	s.count(1)
 	defer s.count(-1)
-	if !sleep(ctx, time.Until(a.At)) {
+	s.mu.Lock()
+	hold := s.hold
+	s.mu.Unlock()
+	if !sleep(ctx, time.Until(a.At)+hold) {
 		return deliver.Result{Outcome: job.OutcomeInterrupted}
 	}
 	if err := a.Gate(); err != nil {

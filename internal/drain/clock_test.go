@@ -1,0 +1,125 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"tundish/internal/queue"
+	"tundish/internal/redisdb"
+)
+
+// spaced checks that writes of a lane keep its rate: no window of a second holds more than limit.
+func spaced(t *testing.T, w *world, limit int) {
+	t.Helper()
+	writes := w.writes()
+	for i := range writes {
+		if j := i + limit; j < len(writes) && writes[j].at.Sub(writes[i].at) < 975*time.Millisecond {
+			t.Fatalf("%d writes within %s", limit+1, writes[j].at.Sub(writes[i].at))
+		}
+	}
+}
+
+// TestClockSteps sets the clock of Redis while jobs are sent: the rate holds,
+// work goes on, and the step is mended.
+func TestClockSteps(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]time.Duration{
+		"forward": 10 * time.Second, "far forward": 40 * 24 * time.Hour, "back": -10 * time.Second, "far back": -40 * 24 * time.Hour,
+		"just a step": 60 * time.Millisecond, "just a step back": -60 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				l := w.lane("bank", 500)
+				w.start()
+				w.run(3 * time.Second)
+				shard := redisdb.ShardOf("bank")
+				w.change(func() { w.store.offset += step.Microseconds() })
+				w.run(8 * time.Second)
+				w.want(l, "delivered", 500)
+				spaced(t, w, 51)
+				if off := w.store.offset + w.store.adj[shard]; off < -2000 || off > 2000 {
+					t.Errorf("logical time is off by %dµs after a step of %s", off, step)
+				}
+				if n := w.metric("tundish_clock_steps_total"); step > 0 && n == 0 {
+					t.Error("the step is not counted")
+				}
+			})
+		})
+	}
+}
+
+// TestLateCallIsNotAStep lets calls wait in front of Redis: nobody may move the clock.
+func TestLateCallIsNotAStep(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		l := w.lane("bank", 300)
+		w.start()
+		w.run(time.Second)
+		n := 0
+		w.change(func() {
+			w.store.stall = func(op string) time.Duration {
+				if n++; op == "turn" && n%5 == 0 {
+					return 700 * time.Millisecond
+				}
+				return 0
+			}
+		})
+		w.run(20 * time.Second)
+		w.want(l, "delivered", 300)
+		spaced(t, w, 51)
+		again := 0
+		for _, c := range w.seen("turn", time.Time{}) {
+			if c.status == queue.TurnClock {
+				again++
+				if c.turn.Clock.Confirmed != "" {
+					t.Error("a step was confirmed that was none")
+				}
+			}
+		}
+		if again == 0 {
+			t.Error("no call was late: the test tests nothing")
+		}
+		for shard, adj := range w.store.adj {
+			if adj != 0 {
+				t.Errorf("the clock of shard %d was moved by %dµs", shard, adj)
+			}
+		}
+	})
+}
+
+// TestSlowLinkStillSends: calls that are always later than a step is wide must
+// not be asked again for ever.
+func TestSlowLinkStillSends(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		l := w.lane("bank", 100)
+		w.start()
+		w.run(time.Second)
+		w.change(func() { w.store.latency = 120 * time.Millisecond })
+		w.run(20 * time.Second)
+		if n := w.count(l, "delivered"); n < 100 {
+			t.Errorf("%d of 100 delivered over a link that became slow", n)
+		}
+		if w.store.steps != 0 {
+			t.Errorf("the clock was moved %d times", w.store.steps)
+		}
+	})
+}
+
+func TestForwardStepOfAnIdleShardIsMendedByItsTurn(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		l := w.lane("bank", 0)
+		w.start()
+		w.run(3 * time.Second)
+		w.change(func() { w.store.offset += 30_000_000 })
+		w.run(3 * time.Second)
+		w.push(l, 10)
+		w.run(2 * time.Second)
+		w.want(l, "delivered", 10)
+		if off := w.store.offset + w.store.adj[redisdb.ShardOf("bank")]; off < -2000 || off > 2000 {
+			t.Errorf("logical time is off by %dµs", off)
+		}
+	})
+}
