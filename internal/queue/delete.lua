@@ -40,6 +40,7 @@ local function delete()
   save_state()
   if left > 0 then return {'more', '0'} end
   local last = tonumber(call('HGET', K.state, 'last') or '0') or 0
+  call('HSET', K.state, 'hist', int(math.max(0, S.hist - 230 * call('ZCARD', K.idemends))))
   for _, name in ipairs({'conf', 'jobs', 'ready', 'tenants', 'finish', 'tenantjobs', 'waiting', 'leased', 'tries', 'expires',
     'calendar', 'idem', 'idemends', 'dead', 'deadjobs'}) do call('UNLINK', K[name]) end
   call('HDEL', K.state, 'opaused', 'bytes', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty')

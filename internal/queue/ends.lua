@@ -1,7 +1,9 @@
 -- ends: how jobs leave the lane. A batch collects the writes of many jobs.
+local ended = 0 -- jobs that this call ended
+
 local function new_batch()
   return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, keys = {}, tenants = {},
-    bytes = 0, hist = 0, deadbytes = 0}
+    bytes = 0, hist = 0, deadbytes = 0, unreadable = 0}
 end
 
 -- leave removes a job from what is live; where says which of ready and waiting may hold it.
@@ -31,9 +33,9 @@ local function bury(b, id, state, reason, note, raw, env)
 end
 
 -- bury_unreadable puts aside what cannot be read; a missing body is only counted.
-local function bury_unreadable(b, id, env, tenant, raw)
-  count('unreadable', 1)
-  leave(b, id, {tenant = tenant, size = env and #env or 0}, 'leased')
+local function bury_unreadable(b, id, env, t, raw)
+  b.unreadable = b.unreadable + 1
+  leave(b, id, {tenant = t.tenant or '', size = t.size or env and #env or 0}, 'leased')
   if env then bury(b, id, 'dead', 'unreadable', '', raw, env) end
 end
 
@@ -71,4 +73,6 @@ local function flush(b, raw)
   write('ZADD', K.dead, b.dead)
   end_keys(b, raw)
   bump('bytes', -b.bytes) ; bump('hist', b.hist) ; bump('deadbytes', b.deadbytes)
+  count('unreadable', b.unreadable)
+  ended = ended + #b.gone
 end

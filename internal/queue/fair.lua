@@ -1,10 +1,15 @@
 -- fair: tenants by virtual start time, jobs of a tenant by their order. A tenant
 -- pays 1/weight when a job of it gets a slot (start-time fair queueing).
+local MOST_FINISHED = 10000 -- tenants
 local weights
 
 local function weight(tenant)
-  if weights == nil then weights = C.weights and C.weights ~= '' and cjson.decode(C.weights) or false end
-  return weights and tonumber(weights[tenant]) or 1
+  if weights == nil then
+    local ok, read = pcall(cjson.decode, C.weights or '')
+    weights = ok and type(read) == 'table' and read or {}
+  end
+  local w = tonumber(weights[tenant])
+  return w and w > 0 and w or 1
 end
 
 local function real(x) return string.format('%.17g', x) end
@@ -42,30 +47,24 @@ local function first_members(tenant, from, n)
   return call('ZRANGEBYLEX', K.ready, '[' .. tenant .. '\0', '(' .. tenant .. '\1', 'LIMIT', from, n)
 end
 
+-- drop_dry puts tenants without ready jobs aside, with what they have yet to
+-- wait for what they had.
 local function drop_dry(seen)
-  local dry = {}
-  for tenant in pairs(seen) do if #first_members(tenant, 0, 1) == 0 then dry[#dry + 1] = tenant end end
+  local dry, fin = {}, {}
+  for tenant in pairs(seen) do
+    local start = #first_members(tenant, 0, 1) == 0 and call('ZSCORE', K.tenants, tenant)
+    if start then
+      dry[#dry + 1] = tenant
+      if tonumber(start) > S.vt then fin[#fin + 1] = start ; fin[#fin + 1] = tenant end
+    end
+  end
   write('ZREM', K.tenants, dry)
+  write('ZADD', K.finish, fin)
 end
 
--- choose lists the next n jobs in fair order as {id, tenant, member}, without
--- taking them, with each tenant's virtual start after it.
-local function choose(n)
-  local flat, queue = call('ZRANGE', K.tenants, 0, n - 1, 'WITHSCORES'), {}
-  for i = 1, #flat, 2 do queue[#queue + 1] = {name = flat[i], start = tonumber(flat[i + 1]), from = 0, next = 1, members = {}} end
-  local chunk, out = (#queue == 1) and n or math.ceil(n / math.max(1, #queue)) + 1, {}
-  while #out < n and #queue > 0 do
-    local best = 1
-    for i = 2, #queue do if queue[i].start < queue[best].start then best = i end end
-    local q = queue[best]
-    if q.next > #q.members then q.members, q.next = first_members(q.name, q.from, chunk), 1 ; q.from = q.from + chunk end
-    local m = q.members[q.next]
-    if m then
-      out[#out + 1] = {id = string.sub(m, -22), tenant = q.name, member = m, start = q.start}
-      q.next, q.start = q.next + 1, q.start + 1 / weight(q.name)
-    else table.remove(queue, best) end
-  end
-  return out
+-- give_back undoes the charge of n[tenant] slots, for tenants that have ready jobs again.
+local function give_back(n)
+  for tenant, k in pairs(n) do call('ZINCRBY', K.tenants, real(-k / weight(tenant)), tenant) end
 end
 
 -- charge_tenants lets tenants pay for n[tenant] slots; vt is the start of the last one served.
@@ -82,4 +81,6 @@ local function charge_tenants(n, vt)
   write('ZADD', K.finish, fin)
   if vt and vt > S.vt then S.vt, W.vt = vt, real(vt) end
   call('ZREMRANGEBYSCORE', K.finish, '-inf', real(S.vt))
+  -- Tenants that come once each never move vt: the largest debts are kept.
+  if #fin > 0 then call('ZREMRANGEBYRANK', K.finish, 0, -1 - MOST_FINISHED) end
 end

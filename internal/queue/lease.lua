@@ -22,7 +22,7 @@ local function sort_out(chosen, n, raw_at, raw)
   for i = 1, n do
     local env = envs[i]
     local t = env and (tries[i] or parse_header(env))
-    if not t then bury_unreadable(b, ids[i], env, chosen[i].tenant, raw)
+    if not t then bury_unreadable(b, ids[i], env, {tenant = chosen[i].tenant, size = tries[i] and tries[i].size}, raw)
     elseif t.expiry > 0 and t.expiry <= raw_at(#good + 1) then
       leave(b, ids[i], t, 'leased')
       finish(b, ids[i], t, 'expired', 'expired', t.history, raw)
@@ -51,8 +51,17 @@ local function grant_jobs(good, slots, list)
   return out
 end
 
+-- tenants_of names the tenants of a choice; of an empty one, those without jobs
+-- that stand where the next should.
+local function tenants_of(chosen)
+  local seen = {}
+  for _, c in ipairs(chosen) do seen[c.tenant] = true end
+  if #chosen == 0 then for _, tenant in ipairs(call('ZRANGE', K.tenants, 0, 99)) do seen[tenant] = true end end
+  return seen
+end
+
 local function lease(list, now, raw)
-  if A.want <= 0 then return {}, 'none' end
+  if A.want <= 0 then return {}, A.short == 1 and 'senders' or 'none' end
   local room = C.cap - call('ZCARD', K.leased)
   if room <= 0 then return {}, 'cap' end
   if call('ZCARD', K.tenants) == 0 then return {}, 'empty' end
@@ -60,15 +69,13 @@ local function lease(list, now, raw)
   local slots = grant(list, now, want)
   local chosen = choose(#slots)
   local n = affordable(chosen)
-  if n == 0 then regrant(list, before, slots, 0) return {}, #slots == 0 and 'slot' or 'empty' end
+  if #slots == 0 then return {}, 'slot' end
   local good, members, b = sort_out(chosen, n, function(i) return raw + slots[i] - now end, raw)
   write('ZREM', K.ready, members)
   flush(b, raw)
   if #good < #slots then regrant(list, before, slots, #good) end
   local out = grant_jobs(good, slots, list)
-  local dry = {}
-  for i = 1, n do dry[chosen[i].tenant] = true end
-  if #good < n then drop_dry(dry) end
+  if #good < n or n == 0 then drop_dry(tenants_of(chosen)) end
   if n < #chosen or #good < n then return out, 'more' end
   if #chosen < #slots then return out, 'empty' end
   if #slots < want then return out, 'slot' end

@@ -1,17 +1,30 @@
 -- mend, the main part.
 local MISSING = 2000000 -- µs after its planned look by which a lane must have been looked at
 
--- orphans puts tries that hold a token but have no lease back to ready: an entry was lost.
-local function orphans(now)
-  local cursor, back = call('HGET', K.state, 'mend') or '0', {}
-  local page = call('HSCAN', K.tries, cursor, 'COUNT', 200)
-  W.mend = page[1]
-  for i = 1, #page[2], 2 do
-    local id, t = page[2][i], parse_try(page[2][i + 1])
-    if t and call('HEXISTS', K.jobs, id) == 1 and not call('ZSCORE', K.leased, id) and not call('ZSCORE', K.waiting, id)
-      and not call('ZSCORE', K.ready, member(t, id)) then back[#back + 1] = {id = id, t = t} end
+-- placed says whether a job is where a script would find it.
+local function placed(id, t)
+  return call('ZSCORE', K.leased, id) or call('ZSCORE', K.waiting, id) or call('ZSCORE', K.ready, member(t, id))
+end
+
+-- orphans puts jobs back to ready whose entry was lost, some at a call; scanning
+-- jobs reads bodies, so it is done only when the counts differ.
+local function orphans()
+  local live = call('HLEN', K.jobs)
+  if live == 0 then
+    call('UNLINK', K.tenantjobs)
+    S.bytes, W.bytes = 0, '0'
   end
-  put_ready(back)
+  if live <= call('ZCARD', K.ready) + call('ZCARD', K.waiting) + call('ZCARD', K.leased) then return 0 end
+  local page = call('HSCAN', K.jobs, call('HGET', K.state, 'mend') or '0', 'COUNT', 50)
+  local ids, headers, back = {}, {}, {}
+  for i = 1, #page[2], 2 do ids[#ids + 1] = page[2][i] ; headers[#headers + 1] = string.sub(page[2][i + 1], 1, 320) end
+  W.mend = page[1]
+  local tries = tries_of(ids)
+  for i, id in ipairs(ids) do
+    local t = tries[i] or parse_header(headers[i])
+    if t and not placed(id, t) then back[#back + 1] = {id = id, t = t} end
+  end
+  if #back > 0 then back_to_ready(back) end
   return #back
 end
 
@@ -31,8 +44,8 @@ local function mend()
   load_state()
   local list, entries = C.list, 0
   open_limits(list, now)
-  trim(raw)
-  local leases = orphans(now)
+  trim(raw, MANY)
+  local leases = orphans()
   local look = next_look(list, now, raw, is_paused(), 'empty')
   local entry = tonumber(call('ZSCORE', K.due, A.lane) or '')
   if look and (not entry or entry > math.max(look, now) + MISSING) then

@@ -8,11 +8,24 @@ local function live_state(id)
   return 'ready'
 end
 
+local function ended_state(text) return text and string.match(text, '^(%a+)|') or nil end
+
 -- state_of answers where a job is, or nil when nothing is known of it.
 local function state_of(id)
   if call('HEXISTS', K.jobs, id) == 1 then return live_state(id) end
-  local ended = call('HGET', K.done, id) or call('HGET', K.deadjobs, id)
-  return ended and string.match(ended, '^(%a+)|')
+  return ended_state(call('HGET', K.done, id) or call('HGET', K.deadjobs, id))
+end
+
+-- known_ids answers the same for the ids of a push, which are mostly new.
+local function known_ids(jobs)
+  local ids, out = {}, {}
+  for i, j in ipairs(jobs) do ids[i] = j.id end
+  local done, dead = call('HMGET', K.done, unpack(ids)), call('HMGET', K.deadjobs, unpack(ids))
+  for i, id in ipairs(ids) do
+    out[id] = ended_state(done[i] or dead[i])
+    if call('HEXISTS', K.jobs, id) == 1 then out[id] = live_state(id) end
+  end
+  return out
 end
 
 local function read_job(i, raw)
@@ -41,11 +54,11 @@ local function estimate(list, now, raw, ready, own, tenants)
 end
 
 -- verdict decides on one job; q is the queue as it stands after the earlier ones.
-local function verdict(j, q, known)
+local function verdict(j, q, known, ids)
   local k = j.key ~= NO_KEY and known[j.key]
   if k and k.print == j.print then return 'replayed', k.id, k.state ~= '' and k.state or (q.added[k.id] or state_of(k.id) or 'ready') end
   if k then return 'conflict', k.id, '' end
-  local state = state_of(j.id)
+  local state = q.added[j.id] or ids[j.id]
   if state then return 'accepted', j.id, state end
   if q.depth >= C.capacity then return 'full' end
   if q.bytes + j.t.size > C.max_bytes then return 'bytes_full' end
@@ -53,9 +66,10 @@ local function verdict(j, q, known)
   return nil
 end
 
-local function open_queue(raw)
+-- open_queue reads what is there; one that might be full drops expired jobs first.
+local function open_queue(raw, size)
   local q = {depth = call('HLEN', K.jobs), bytes = S.bytes, added = {}, count = {}, ready = 0}
-  if q.depth + A.n > C.capacity and expire(raw) > 0 then q.depth = call('HLEN', K.jobs) ; q.bytes = S.bytes end
+  if (q.depth + A.n > C.capacity or q.bytes + size > C.max_bytes) and expire(raw) > 0 then q.depth = call('HLEN', K.jobs) ; q.bytes = S.bytes end
   q.own = function(tenant)
     if not q.count[tenant] then q.count[tenant] = tonumber(call('HGET', K.tenantjobs, tenant) or '0') end
     return q.count[tenant]

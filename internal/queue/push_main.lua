@@ -40,16 +40,18 @@ local function push()
   if paused and C.when_paused == 'refuse' then return {'paused'} end
   open_limits(list, now)
   for _, l in ipairs(list) do rate = math.min(rate or math.huge, l.rate * 1000000 / l.n) end
-  local q, hashes, jobs, replies = open_queue(raw), {}, {}, {}
+  local hashes, jobs, replies, size = {}, {}, {}, 0
   for i = 1, A.n do
     jobs[i] = read_job(i, raw)
+    size = size + jobs[i].t.size
     if jobs[i].key ~= NO_KEY then hashes[#hashes + 1] = jobs[i].key end
   end
-  local known = load_keys(hashes, raw)
+  local q = open_queue(raw, size)
+  local known, ids = load_keys(hashes, raw), known_ids(jobs)
   local w = {jobs = {}, tries = {}, waiting = {}, expires = {}, ready = {}, keys = {}, tenants = {}, size = 0,
     order = math.max(now, S.order)}
   for i, j in ipairs(jobs) do
-    local v, id, state = verdict(j, q, known)
+    local v, id, state = verdict(j, q, known, ids)
     local when, wait = '', 0
     if not v then
       if not paused then when = estimate(list, now + math.max(0, j.delay), raw + math.max(0, j.delay), q.ready, q.own(j.t.tenant), q.tenants) end

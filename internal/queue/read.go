@@ -99,8 +99,8 @@ func (l *lane) count(i int) int64 {
 func (l *lane) live(d *Destination) Live {
 	v := Live{State: "running", Depth: l.count(0), Ready: l.count(1), Waiting: l.count(2), Leased: l.count(3), Dead: l.count(4),
 		SizeBytes: number(l.state, "bytes")}
-	if order, err := strconv.ParseInt(l.counts[7], 16, 64); err == nil {
-		v.OldestAge = max(0, l.now.Sub(time.UnixMicro(order-l.adj)))
+	if pushed, err := strconv.ParseInt(l.counts[7], 10, 64); err == nil {
+		v.OldestAge = max(0, l.now.Sub(time.UnixMicro(pushed-l.adj)))
 	}
 	if d.Contract != nil {
 		v.RatePerSecond = d.Contract.Rate()
@@ -184,7 +184,7 @@ func (s *Store) Job(ctx context.Context, name string, id job.ID) (*Status, error
 	st := &Status{ID: id, State: job.State(p.text(l.job, 0))}
 	if st.State.Ended() {
 		err := st.ended(name, p.text(l.job, 4))
-		if keep := time.Duration(number(l.conf, "keep_done")) * time.Microsecond; st.State != job.Dead && l.now.Sub(st.FinishedAt) > keep {
+		if keep := time.Duration(number(l.conf, "keep_done")) * time.Microsecond; st.State != job.Dead && st.State != job.Unknown && l.now.Sub(st.FinishedAt) > keep {
 			return nil, missing
 		}
 		return st, err

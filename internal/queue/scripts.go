@@ -29,14 +29,14 @@ func script(name string, mains ...string) *redisdb.Script {
 		parts = append(parts, lua(n))
 	}
 	parts = append(parts, redisdb.Part{Name: "keys", Source: idempotency.Lua})
-	for _, n := range append([]string{"ends", "move", "trim", "look"}, mains...) {
+	for _, n := range append([]string{"ends", "recover", "move", "trim", "look"}, mains...) {
 		parts = append(parts, lua(n))
 	}
 	return redisdb.NewScript(name, parts...)
 }
 
 var (
-	turnScript   = script("turn", "settle", "lease", "turn")
+	turnScript   = script("turn", "settle", "choose", "lease", "turn")
 	pushScript   = script("push", "push", "push_main")
 	applyScript  = script("apply", "admin", "apply")
 	pauseScript  = script("pause", "admin", "pause")

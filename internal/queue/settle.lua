@@ -7,7 +7,9 @@
 local function settle_missing(id, kind, outcome, note, raw)
   local done = call('HGET', K.done, id)
   if done and kind == 'delivered' and string.sub(done, 1, 10) == 'cancelled|' then
-    call('HSET', K.done, id, 'delivered|' .. int(raw) .. '|' .. outcome .. '|' .. note)
+    local text = 'delivered|' .. int(raw) .. '|' .. outcome .. '|' .. note
+    call('HSET', K.done, id, text)
+    bump('hist', #text - #done)
     return 'ok'
   end
   if done or call('HEXISTS', K.deadjobs, id) == 1 then return 'again' end
@@ -69,6 +71,6 @@ local function settle(now, raw, list)
   write('ZADD', K.waiting, s.waiting)
   write('ZADD', K.expires, s.expires)
   put_ready(s.ready)
-  for tenant, k in pairs(s.back) do call('ZINCRBY', K.tenants, -k / weight(tenant), tenant) end
+  give_back(s.back)
   return out
 end

@@ -1,5 +1,5 @@
--- trim: what outlived its keeping or its bound, at most 20 entries of each a call.
-local FEW = 20
+-- trim: what outlived its keeping or its bound.
+local FEW = 20 -- entries of each kind that a call removes at least, if there are
 
 local function drop_done(ids)
   if #ids == 0 then return end
@@ -35,18 +35,28 @@ local function drop_dead(ids, raw)
   count('trimmed_dead', #ids)
 end
 
-local function trim(raw)
-  drop_done(call('ZRANGEBYSCORE', K.doneends, '-inf', int(raw), 'LIMIT', 0, FEW))
-  drop_keys(call('ZRANGEBYSCORE', K.idemends, '-inf', int(raw), 'LIMIT', 0, FEW))
+-- oldest_dead lists dead jobs, the oldest first, until count and bytes are within bounds.
+local function oldest_dead(few)
+  local ids = {}
+  local over, bytes = call('ZCARD', K.dead) - C.dead_max, S.deadbytes - C.max_bytes
+  if over <= 0 and bytes <= 0 then return ids end
+  for _, id in ipairs(call('ZRANGE', K.dead, 0, few - 1)) do
+    if over <= 0 and bytes <= 0 then break end
+    ids[#ids + 1] = id
+    over, bytes = over - 1, bytes - call('HSTRLEN', K.deadjobs, id)
+  end
+  return ids
+end
+
+-- trim removes up to few entries of each kind: more than one call can add, or they would grow for ever.
+local function trim(raw, few)
+  drop_done(call('ZRANGEBYSCORE', K.doneends, '-inf', int(raw), 'LIMIT', 0, few))
+  drop_keys(call('ZRANGEBYSCORE', K.idemends, '-inf', int(raw), 'LIMIT', 0, few))
   if S.hist > C.max_history then
-    local done, keys = call('ZRANGE', K.doneends, 0, FEW - 1), call('ZRANGE', K.idemends, 0, FEW - 1)
+    local done, keys = call('ZRANGE', K.doneends, 0, few - 1), call('ZRANGE', K.idemends, 0, few - 1)
     drop_done(done) ; drop_keys(keys)
     count('trimmed_history', #done + #keys)
   end
-  local old = call('ZRANGEBYSCORE', K.dead, '-inf', int(raw - C.keep_dead), 'LIMIT', 0, FEW)
-  local over = call('ZCARD', K.dead) - C.dead_max
-  if #old == 0 and (over > 0 or S.deadbytes > C.max_bytes) then
-    old = call('ZRANGE', K.dead, 0, math.min(FEW, math.max(over, 1)) - 1)
-  end
-  drop_dead(old, raw)
+  local old = call('ZRANGEBYSCORE', K.dead, '-inf', int(raw - C.keep_dead), 'LIMIT', 0, few)
+  drop_dead(#old > 0 and old or oldest_dead(few), raw)
 end

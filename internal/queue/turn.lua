@@ -25,7 +25,10 @@ local function turn()
   end
   if status == 'no_lane' then
     call('ZREM', K.due, A.lane)
-    return {status, settle(now, raw)}
+    load_state()
+    local results = settle(now, raw)
+    if W.hist then save_state() end
+    return {status, results}
   end
   load_state()
   local list = C.list
@@ -37,11 +40,11 @@ local function turn()
   end
   spare_leases(now, lost, list)
   local results = settle(now, raw, list)
-  take_back()
+  take_back(list)
   recover(now, raw)
   promote(now, raw)
   local expired = expire(raw)
-  trim(raw)
+  trim(raw, FEW + 2 * ended)
   local paused, leases, why = is_paused(), {}, 'paused'
   if not paused then leases, why = lease(list, now, raw) end
   save_limits(list)
