@@ -25,6 +25,7 @@ const (
 
 	minHorizon = 100 * time.Millisecond
 	maxHorizon = 400 * time.Millisecond
+	maxLead    = maxHorizon / 2
 	minLead    = 500 * time.Microsecond
 )
 

@@ -45,13 +45,20 @@ func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
 	if now-l.lagged > lagFor {
 		l.lag = 0
 	}
-	return min(lp.trips.lead()+l.lag, maxHorizon)
+	return min(lp.trips.lead()+l.lag, maxLead)
+}
+
+// ahead is how far ahead slots are asked for with a lead. The next look comes
+// half of it before the next slot, so it must be twice the lead, or that look
+// would come too late for its own first slot.
+func (t *trips) ahead(lead time.Duration) time.Duration {
+	return max(t.horizon(), 2*lead)
 }
 
 // lagBehind raises the lead of a lane, once for all slots that died since a turn.
 func (lp *loop) lagBehind(l *lane) {
 	if !l.late {
 		l.late, l.lagged = true, redisdb.Monotonic()
-		l.lag = min(max(2*l.lag, lp.trips.lead()), maxHorizon)
+		l.lag = min(max(2*l.lag, lp.trips.lead()), maxLead)
 	}
 }

@@ -34,8 +34,9 @@ func (lp *loop) turn(lanes []*lane, turns []queue.Turn) {
 func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 	l.turning = true
 	lp.call++
+	lead := lp.lead(l, now)
 	t := queue.Turn{Lane: l.name, Call: lp.call, Lost: l.lost, Clock: lp.view(l.shard, now), MyLast: l.myLast,
-		Lead: lp.lead(l, now), Ahead: lp.trips.horizon()}
+		Lead: lead, Ahead: lp.trips.ahead(lead)}
 	t.Clock.Confirmed, t.Clock.Move = l.confirmed, l.move
 	switch {
 	case l.holding && lp.stopping():
