@@ -52,9 +52,9 @@ var bucketScript = join("bucket_test", bucketMain)
 
 // step is one call of the test script.
 type step struct {
-	Op                         string
-	Limits                     []TwinLimit
-	Now, Guard, Width          int64
+	Op                        string
+	Limits                    []TwinLimit
+	Now, Guard, Width         int64
 	Lead, Horizon, N, K, Slot int64
 }
 

@@ -39,8 +39,10 @@ algorithms.token_bucket = {
   earliest = function(l, st, t) return algorithms.token_bucket.after(l, st, t, 0) end,
   charge = function(l, st, t)
     local have = token_have(l, st, t)
-    st.room = math.max(0, math.min(st.room, l.burst * l.n - have))
-    if st.room < l.n then st.from, st.room = t, l.burst * l.n end
+    if t > st.last then -- charges at one time do not limit each other's return
+      st.room = math.max(0, math.min(st.room, l.burst * l.n - have))
+      if st.room < l.n then st.from, st.room = t, l.burst * l.n end
+    end
     st.have, st.last = math.max(0, have - l.n), math.max(t, st.last)
   end,
   refund = function(l, st, slot)

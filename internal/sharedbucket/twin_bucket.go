@@ -119,9 +119,11 @@ func (b *token) after(n, t, k int64) int64 {
 
 func (b *token) charge(n, t int64) {
 	have := b.at(t)
-	b.room = max(0, min(b.room, b.burst*n-have))
-	if b.room < n {
-		b.from, b.room = t, b.burst*n
+	if t > b.last {
+		b.room = max(0, min(b.room, b.burst*n-have))
+		if b.room < n {
+			b.from, b.room = t, b.burst*n
+		}
 	}
 	b.have, b.last = have-n, max(t, b.last)
 }
