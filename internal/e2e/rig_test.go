@@ -24,6 +24,8 @@ type rig struct {
 	dir    string
 	client *http.Client
 
+	look time.Duration // how often eventually looks
+
 	enqueuers []*server
 	workers   []*server
 	logs      []string // write logs of all workers that ever ran
@@ -62,7 +64,7 @@ func newRig(t testing.TB, alone bool, options ...redistest.Option) *rig {
 	})
 	transport := &http.Transport{MaxIdleConnsPerHost: 128}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &rig{TB: t, dir: t.TempDir(), redis: redistest.Start(t, options...),
+	return &rig{TB: t, look: 10 * time.Millisecond, dir: t.TempDir(), redis: redistest.Start(t, options...),
 		client: &http.Client{Transport: transport, Timeout: patience}}
 }
 
@@ -176,11 +178,11 @@ func (s *site) accepted() map[string]bool {
 	return jobs
 }
 
-// eventually waits until something holds, looking every few milliseconds.
+// eventually waits until something holds, looking from time to time.
 func (r *rig) eventually(what string, within time.Duration, holds func() bool) {
 	r.Helper()
 	late := time.After(within)
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(r.look)
 	defer tick.Stop()
 	for !holds() {
 		select {
