@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -121,23 +120,6 @@ func (r *rig) startWorkers(n int, flags ...string) []*server {
 		s.awaitWorker(r)
 	}
 	return started
-}
-
-// stopWorkers stops those that still run, all at the same time.
-func (r *rig) stopWorkers() {
-	r.Helper()
-	var running []*server
-	for _, w := range r.workers {
-		select {
-		case <-w.gone:
-		default:
-			w.signal(r, syscall.SIGTERM)
-			running = append(running, w)
-		}
-	}
-	for _, w := range running {
-		w.endedWell(r)
-	}
 }
 
 // site is a bank and where it serves.
