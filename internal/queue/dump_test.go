@@ -17,13 +17,14 @@ type dump struct {
 	tenants, finish, waiting, leased, expires                  map[string]float64
 	idemends, doneends, dead                                   map[string]float64
 	due                                                        int64 // 0: no entry
+	inReady                                                    map[string]int
 }
 
 type readyEntry struct{ tenant, order, id string }
 
 func (b *bench) dump() *dump {
 	b.t.Helper()
-	ctx, d := context.Background(), &dump{}
+	ctx, d := context.Background(), &dump{inReady: map[string]int{}}
 	pipe := b.db.Client().Pipeline()
 	var wait []func()
 	hash := func(name string, into *map[string]string) {
@@ -58,6 +59,7 @@ func (b *bench) dump() *dump {
 	for _, m := range ready.Val() {
 		tenant, rest, _ := strings.Cut(m, "\x00")
 		d.ready = append(d.ready, readyEntry{tenant, rest[:14], rest[14:]})
+		d.inReady[rest[14:]]++
 	}
 	d.due = int64(due.Val())
 	return d
@@ -70,12 +72,7 @@ func (d *dump) number(name string) int64 {
 
 // place says where a job is; "" when it is nowhere, more than one name when it is in several.
 func (d *dump) place(id string) string {
-	var places []string
-	for _, e := range d.ready {
-		if e.id == id {
-			places = append(places, "ready")
-		}
-	}
+	places := slices.Repeat([]string{"ready"}, d.inReady[id])
 	for name, set := range map[string]map[string]float64{"waiting": d.waiting, "leased": d.leased, "dead": d.dead} {
 		if _, ok := set[id]; ok {
 			places = append(places, name)
