@@ -80,21 +80,41 @@ func checkPath(p string) error {
 
 // checkDecoded looks at the path as written and after each round of decoding.
 func checkDecoded(p string) error {
+	if _, err := url.PathUnescape(p); err != nil {
+		return errors.New("path has a broken percent escape")
+	}
 	const rounds = 3
-	for round := range rounds {
+	for range rounds {
 		if err := checkSegments(p); err != nil {
 			return err
 		}
-		next, err := url.PathUnescape(p)
-		if err != nil && round == 0 {
-			return errors.New("path has a broken percent escape")
-		}
-		if err != nil || next == p {
+		next := unescapeWhole(p)
+		if next == p {
 			return nil
 		}
 		p = next
 	}
 	return checkSegments(p)
+}
+
+// unescapeWhole decodes the escapes that are whole and leaves any other percent
+// sign: what %25 became must not hide what stands beside it.
+func unescapeWhole(p string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(p, "%")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		if decoded, err := url.PathUnescape("%" + rest[:min(2, len(rest))]); err == nil {
+			out.WriteString(decoded)
+			p = rest[2:]
+			continue
+		}
+		out.WriteByte('%')
+		p = rest
+	}
 }
 
 func checkSegments(p string) error {
