@@ -3,6 +3,7 @@ package deliver
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -221,12 +222,12 @@ func TestWaitUntil(t *testing.T) {
 		}
 		closed := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(closed) })
-		if err := waitUntil(background, time.Now().Add(time.Hour), closed); err != errStale {
+		if err := waitUntil(background, time.Now().Add(time.Hour), closed); !errors.Is(err, errStale) {
 			t.Errorf("closed: %v", err)
 		}
 		ctx, cancel := context.WithCancelCause(background)
 		cancel(ErrStopped)
-		if err := waitUntil(ctx, time.Time{}, nil); err != ErrStopped {
+		if err := waitUntil(ctx, time.Time{}, nil); !errors.Is(err, ErrStopped) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})

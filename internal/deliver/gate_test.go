@@ -138,12 +138,12 @@ func TestNothingIsWrittenBeforeTheSlot(t *testing.T) {
 
 func TestCancelDuringWaitWritesNothing(t *testing.T) {
 	t.Parallel()
-	srv := serveRaw(t, answering(okAnswer))
-	s := newSender(t)
-	wantOutcome(t, s.Send(background, attemptTo(srv.url())), job.OutcomeDelivered, true)
 	// Before the request is handed over, and inside the write.
 	for _, ahead := range []time.Duration{time.Hour, handOver - time.Millisecond} {
 		for tries := 0; ; tries++ {
+			// A server for each try: what the one before wrote may arrive late.
+			srv, s := serveRaw(t, answering(okAnswer)), newSender(t)
+			wantOutcome(t, s.Send(background, attemptTo(srv.url())), job.OutcomeDelivered, true)
 			before := srv.seen()
 			a := attemptTo(srv.url())
 			ctx, cancel := context.WithCancelCause(background)

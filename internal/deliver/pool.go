@@ -31,7 +31,7 @@ type conn struct {
 	idleSince time.Time
 }
 
-func (c *conn) close() { c.http.Close() }
+func (c *conn) close() { _ = c.http.Close() }
 
 // usable says whether a request may be given to the connection now.
 func (c *conn) usable() bool { return c.http.Available() > 0 && !c.gate.dead() }
@@ -189,7 +189,7 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	hc, err := p.dialer.NewClientConn(context.WithValue(ctx, gateKey{}, &g), p.target.scheme, p.target.addr)
 	if err != nil {
 		if g != nil {
-			g.Close()
+			_ = g.Close()
 		}
 		return nil, &dialError{cause: err, connected: g != nil, within: p.s.cfg.DialTimeout}
 	}
