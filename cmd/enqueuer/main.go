@@ -16,6 +16,7 @@ func main() {
 	var cfg app.EnqueuerConfig
 	kong.Parse(&cfg, kong.Name("enqueuer"), kong.Description("Takes jobs over HTTP into a bounded queue per destination."), kong.DefaultEnvars("TUNDISH"), kong.Exit(app.Exit))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	os.Exit(app.RunEnqueuer(ctx, cfg, os.Stderr))
+	code := app.RunEnqueuer(ctx, cfg, os.Stderr)
+	stop() // not deferred: os.Exit runs nothing that is
+	os.Exit(code)
 }

@@ -16,6 +16,7 @@ func main() {
 	var cfg app.WorkerConfig
 	kong.Parse(&cfg, kong.Name("worker"), kong.Description("Sends jobs at exactly the rate of their destination."), kong.DefaultEnvars("TUNDISH"), kong.Exit(app.Exit))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	os.Exit(app.RunWorker(ctx, cfg, os.Stderr))
+	code := app.RunWorker(ctx, cfg, os.Stderr)
+	stop() // not deferred: os.Exit runs nothing that is
+	os.Exit(code)
 }
