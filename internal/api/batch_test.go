@@ -141,7 +141,7 @@ func (s *failingStore) fail() error {
 func TestBatchWhoseLaterPartFails(t *testing.T) {
 	t.Parallel()
 	s := &failingStore{fakeStore: newFakeStore()}
-	s.fakeStore.capacity = 1000
+	s.capacity = 1000
 	s.onPush = s.fail
 	list := do(newTestAPI(t, s.fakeStore), "POST", bankBatch, strings.NewReader(strings.Repeat("{}\n", 500)), "Content-Type", typeNDJSON).results(t)
 	for i, r := range list {

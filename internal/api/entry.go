@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -63,7 +64,7 @@ func (e *entry) recovered(c *call, w *recorder, reason any) {
 	if reason == nil {
 		return
 	}
-	if reason == http.ErrAbortHandler {
+	if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(reason)
 	}
 	e.log.Error("request panicked", "request_id", c.id, "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))

@@ -158,12 +158,13 @@ func (s *fakeStore) Destinations(_ context.Context, prefix, after string, limit 
 	if s.err != nil {
 		return nil, "", s.err
 	}
-	if !strings.HasPrefix("bank", prefix) || after >= "bank" {
+	const only = "bank"
+	if !strings.HasPrefix(only, prefix) || after >= only {
 		return nil, "", nil
 	}
 	next := ""
 	if limit == 1 {
-		next = "bank"
+		next = only
 	}
 	return []*queue.Destination{s.bank()}, next, nil
 }

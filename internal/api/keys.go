@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -114,7 +115,7 @@ func parseKeys(data []byte) (*Keys, error) {
 	var doc keysFile
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
-	if err := dec.Decode(&doc); err != nil && err != io.EOF {
+	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return nil, &job.Error{Code: job.CodeInvalid, Detail: "keys file: " + err.Error()}
 	}
 	b := keysBuilder{keys: &Keys{now: time.Now}, names: map[string]bool{}, sums: map[[sha256.Size]byte]bool{}}

@@ -53,9 +53,9 @@ func (r *refusals) count(destination string) float64 {
 		c = &refusalCount{second: second}
 		r.lanes[destination] = c
 	}
-	switch {
-	case second == c.second:
-	case second == c.second+1:
+	switch second {
+	case c.second:
+	case c.second + 1:
 		c.before, c.this, c.second = c.this, 0, second
 	default:
 		c.before, c.this, c.second = 0, 0, second

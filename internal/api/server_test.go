@@ -12,8 +12,9 @@ import (
 	"tundish/internal/job"
 )
 
-// onTheWire sends raw text to a real server and gives the first answer.
-func onTheWire(t *testing.T, a *API, text string) *http.Response {
+// onTheWire sends raw text to a real server: the status of the first answer, and
+// whether it is the connection's last.
+func onTheWire(t *testing.T, a *API, text string) (status int, closes bool) {
 	t.Helper()
 	srv := httptest.NewServer(a.Handler())
 	t.Cleanup(srv.Close)
@@ -30,7 +31,7 @@ func onTheWire(t *testing.T, a *API, text string) *http.Response {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return resp.StatusCode, resp.Close
 }
 
 func TestServer(t *testing.T) {
@@ -51,9 +52,9 @@ func TestServer(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			resp := onTheWire(t, newTestAPI(t, newFakeStore()), tc.text)
-			if resp.StatusCode != tc.status || resp.Close != tc.closes {
-				t.Errorf("%d, closes %v", resp.StatusCode, resp.Close)
+			status, closes := onTheWire(t, newTestAPI(t, newFakeStore()), tc.text)
+			if status != tc.status || closes != tc.closes {
+				t.Errorf("%d, closes %v; want %d, %v", status, closes, tc.status, tc.closes)
 			}
 		})
 	}

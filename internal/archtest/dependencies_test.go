@@ -39,11 +39,11 @@ func requirements(gomod string) (required []string, direct map[string]bool) {
 	block := false
 	for line := range strings.Lines(gomod) {
 		line = strings.TrimSpace(line)
-		switch {
-		case line == "require (":
+		switch line {
+		case "require (":
 			block = true
 			continue
-		case line == ")":
+		case ")":
 			block = false
 		}
 		single, isSingle := strings.CutPrefix(line, "require ")

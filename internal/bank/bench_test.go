@@ -46,6 +46,7 @@ func BenchmarkBank(b *testing.B) {
 				return
 			}
 			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -63,7 +64,8 @@ func answers(t *testing.T, c net.Conn, n int) {
 		if answer.StatusCode != 200 {
 			t.Errorf("answer: %d", answer.StatusCode)
 		}
-		if _, err := r.Discard(int(answer.ContentLength)); err != nil {
+		_, err = io.Copy(io.Discard, answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

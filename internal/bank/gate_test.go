@@ -1,6 +1,7 @@
 package bank
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func TestGateAdmitsAllThatFitsAndNothingElse(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "requests") {
 			now += rapid.Int64Range(0, 8).Draw(t, "pause")
 			at := now - rapid.Int64Range(0, window-1).Draw(t, "late")
-			with := append(admitted[:len(admitted):len(admitted)], at)
+			with := append(slices.Clone(admitted), at)
 			fits := worstByHand(with, window) <= allowed
 			ok, wait := g.admit(at)
 			if ok != fits {

@@ -3,6 +3,7 @@ package bank
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,7 +44,7 @@ func readWriteLog(writes []Write, path string) ([]Write, error) {
 	r := bufio.NewReader(f)
 	for number := 1; ; number++ {
 		line, err := r.ReadString('\n')
-		if err == io.EOF { // what stands before it has no end: torn
+		if errors.Is(err, io.EOF) { // what stands before it has no end: torn
 			return writes, nil
 		}
 		if err != nil {

@@ -80,7 +80,7 @@ func scan(in io.Reader, take func(*item) bool) error {
 	for n := int64(1); ; n++ {
 		line, read, err := readLine(r)
 		end += read
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		doc := bytes.TrimSpace(line)
@@ -93,7 +93,7 @@ func scan(in io.Reader, take func(*item) bool) error {
 				return nil
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 	}
@@ -112,7 +112,7 @@ func readLine(r *bufio.Reader) (line []byte, read int64, err error) {
 		if read > batchBytes {
 			line = nil
 		}
-		if err != bufio.ErrBufferFull {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, read, err
 		}
 	}

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -49,7 +50,7 @@ func set(at any, path []string, v json.RawMessage) {
 }
 
 func fields(err error) []job.FieldError {
-	if e, ok := err.(*job.Error); ok {
+	if e, ok := errors.AsType[*job.Error](err); ok {
 		return e.Fields
 	}
 	return nil
@@ -150,11 +151,10 @@ func checkRoundTrip(t testing.TB, name string, doc []byte) bool {
 
 func TestWrittenIsWhatWasGiven(t *testing.T) {
 	t.Parallel()
-	_, written, err := ParseContract("bank", []byte(`{"limits":[{"per":"1s","rate":5e1}],"target":{"http":{"url":"http://a/<&>"}},"paused":null}`))
-	if err == nil {
+	if _, _, err := ParseContract("bank", []byte(`{"limits":[{"per":"1s","rate":5e1}],"target":{"http":{"url":"http://a/<&>"}},"paused":null}`)); err == nil {
 		t.Fatal("a URL with < passes")
 	}
-	_, written, err = ParseContract("bank", []byte(`{"limits":[{"per":"1s","rate":5e1}],"x-a":"<&>","target":{"http":{"url":"http://a/&"}},"paused":null}`))
+	_, written, err := ParseContract("bank", []byte(`{"limits":[{"per":"1s","rate":5e1}],"x-a":"<&>","target":{"http":{"url":"http://a/&"}},"paused":null}`))
 	const want = `{"limits":[{"per":"1s","rate":50}],"name":"bank","target":{"http":{"url":"http://a/&"}},"x-a":"<&>"}`
 	if err != nil || string(written) != want {
 		t.Errorf("written %s, %v\nwant    %s", written, err, want)

@@ -82,10 +82,15 @@ func readFolder(folder string) ([]source, error) {
 // files of two versions are never read together.
 func snapshot(folder string) (string, error) {
 	data := filepath.Join(folder, "..data")
-	if info, err := os.Stat(data); err != nil || !info.IsDir() {
-		return folder, nil
+	if isFolder(data) {
+		return filepath.EvalSymlinks(data)
 	}
-	return filepath.EvalSymlinks(data)
+	return folder, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // yamlNames lists the files of a folder that count, sorted.

@@ -136,10 +136,11 @@ func (f facts) verifyVersion() error {
 	}
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	a, err1 := strconv.Atoi(major)
-	b, err2 := strconv.Atoi(minor)
-	if err1 != nil || err2 != nil || a > minMajor || a == minMajor && b >= minMinor {
-		return nil // a version we cannot read is no reason to stop
+	a, errMajor := strconv.Atoi(major)
+	b, errMinor := strconv.Atoi(minor)
+	readable := errMajor == nil && errMinor == nil // one we cannot read is no reason to stop
+	if !readable || a > minMajor || a == minMajor && b >= minMinor {
+		return nil
 	}
 	return fmt.Errorf("redis %s is too old: at least %d.%d is needed", version, minMajor, minMinor)
 }
