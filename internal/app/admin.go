@@ -34,7 +34,7 @@ func (a *admin) reasons() []string {
 }
 
 // startAdmin listens at once, so that a service which waits for Redis is alive and not ready.
-func startAdmin(addr string, profile bool, reg *prometheus.Registry, log *slog.Logger) (*admin, error) {
+func startAdmin(ctx context.Context, addr string, profile bool, reg *prometheus.Registry, log *slog.Logger) (*admin, error) {
 	a := &admin{}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
@@ -56,7 +56,7 @@ func startAdmin(addr string, profile bool, reg *prometheus.Registry, log *slog.L
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	var err error
-	a.server, a.addr, a.done, err = serve(addr, mux, log, "", "")
+	a.server, a.addr, a.done, err = serve(ctx, addr, mux, log, "", "")
 	return a, err
 }
 
@@ -71,8 +71,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 
 // serve listens and serves until shutdown, with TLS when there is a
 // certificate; done closes when it has ended.
-func serve(addr string, handler http.Handler, log *slog.Logger, cert, key string) (*http.Server, string, chan struct{}, error) {
-	listener, err := net.Listen("tcp", addr)
+func serve(ctx context.Context, addr string, handler http.Handler, log *slog.Logger, cert, key string) (*http.Server, string, chan struct{}, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, "", nil, err
 	}

@@ -87,7 +87,7 @@ func (e *Enqueuer) Start(ctx context.Context) error {
 func (e *Enqueuer) start(ctx context.Context) error {
 	reg := newRegistry("enqueuer")
 	var err error
-	if e.admin, err = startAdmin(e.cfg.AdminListen, e.cfg.Pprof, reg, e.log); err != nil {
+	if e.admin, err = startAdmin(ctx, e.cfg.AdminListen, e.cfg.Pprof, reg, e.log); err != nil {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
 	e.clean.add("admin", e.admin.stop)
@@ -108,7 +108,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 		return err
 	}
 	e.clean.add("door", door.Close)
-	if err := e.listen(door.Handler()); err != nil {
+	if err := e.listen(ctx, door.Handler()); err != nil {
 		return err
 	}
 	e.admin.setReady(e.ready)
@@ -116,8 +116,8 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	return nil
 }
 
-func (e *Enqueuer) listen(handler http.Handler) error {
-	server, addr, done, err := serve(e.cfg.Listen, handler, e.log, e.cfg.TLSCert, e.cfg.TLSKey)
+func (e *Enqueuer) listen(ctx context.Context, handler http.Handler) error {
+	server, addr, done, err := serve(ctx, e.cfg.Listen, handler, e.log, e.cfg.TLSCert, e.cfg.TLSKey)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}

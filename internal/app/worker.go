@@ -73,7 +73,7 @@ func (w *Worker) Start(ctx context.Context) error {
 func (w *Worker) start(ctx context.Context) error {
 	reg := newRegistry("worker")
 	var err error
-	if w.admin, err = startAdmin(w.cfg.AdminListen, w.cfg.Pprof, reg, w.log); err != nil {
+	if w.admin, err = startAdmin(ctx, w.cfg.AdminListen, w.cfg.Pprof, reg, w.log); err != nil {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
 	w.clean.add("admin", w.admin.stop)
