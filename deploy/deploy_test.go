@@ -5,7 +5,6 @@ package deploy_test
 import (
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,17 +14,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
-
-// shared are the flags of both services.
-var shared = []string{"redis-url", "redis-url-file", "namespace", "seal-keys", "log-level", "log-format", "pprof", "check"}
-
-// flags are those of each program that the documentation promises.
-var flags = map[string][]string{
-	"enqueuer": slices.Concat(shared, []string{"listen", "admin-listen", "destinations", "region", "keys", "insecure-no-auth",
-		"tls-cert", "tls-key", "metrics-destinations"}),
-	"worker":  slices.Concat(shared, []string{"admin-listen", "concurrency", "stop-grace", "allow-private-targets", "start-paused"}),
-	"tundish": {"listen", "rate", "spread"}, // of bank
-}
 
 func TestServicesAreComplete(t *testing.T) {
 	t.Parallel()
@@ -95,28 +83,11 @@ func checkContainer(t *testing.T, c container) {
 	if len(c.Command) != 1 {
 		t.Fatalf("%s: command %v", c.Name, c.Command)
 	}
-	checkFlags(t, c.Name, path.Base(c.Command[0]), c.Args)
+	variables := make([]string, 0, len(c.Env))
 	for _, e := range c.Env {
-		if flag, ok := strings.CutPrefix(e.Name, "TUNDISH_"); ok {
-			checkFlags(t, c.Name, c.Name, []string{"--" + strings.ToLower(strings.ReplaceAll(flag, "_", "-"))})
-		}
+		variables = append(variables, e.Name)
 	}
-}
-
-// checkFlags refuses a flag the program does not have.
-func checkFlags(t *testing.T, where, program string, args []string) {
-	t.Helper()
-	known, ok := flags[program]
-	if !ok {
-		t.Errorf("%s: starts %q, which is not a program of ours", where, program)
-	}
-	for _, arg := range args {
-		flag, isFlag := strings.CutPrefix(arg, "--")
-		flag, _, _ = strings.Cut(flag, "=")
-		if isFlag && !slices.Contains(known, flag) {
-			t.Errorf("%s: %s has no flag --%s", where, program, flag)
-		}
-	}
+	checkCommand(t, command{where: c.Name, program: c.Command[0], args: c.Args, variables: variables, destinations: "kubernetes/destinations.yaml"})
 }
 
 func flagValue(args []string, flag string) (string, bool) {
@@ -222,7 +193,7 @@ func TestCompose(t *testing.T) {
 	}
 	for name, s := range file.Services {
 		if name != "redis" && len(s.Entrypoint) == 1 {
-			checkFlags(t, name, path.Base(s.Entrypoint[0]), s.Command)
+			checkCommand(t, command{where: name, program: s.Entrypoint[0], args: s.Command, destinations: "compose.destinations.yaml"})
 		} else if name != "redis" {
 			t.Errorf("%s: entrypoint %v", name, s.Entrypoint)
 		}

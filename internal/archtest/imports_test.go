@@ -70,7 +70,7 @@ var table = map[string]layer{
 	"internal/redistest": {store, with(words, "internal/redisdb"), "it starts a server and knows nothing of what is kept there"},
 	"internal/e2e":       {program, with(words, "internal/app", "internal/bank", "client"), "it starts the programs and looks from outside"},
 	"internal/chaos":     {program, with(words, "internal/app", "internal/bank", "client"), "it starts the programs and looks from outside"},
-	"deploy":             {program, nil, "it reads manifests and imports nothing of ours"},
+	"deploy":             {program, nil, "there is no code in it; its tests read the manifests with the programs' own flags"},
 }
 
 // besideTheProduct may import what they like: nobody imports them.
