@@ -145,7 +145,7 @@ func RunDev(ctx context.Context, o DevOptions, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer os.Remove(sample.Name())
+		defer func() { _ = os.Remove(sample.Name()) }()
 		if _, err := sample.Write(destination.SampleFile); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func readWriteLog(writes []Write, path string) ([]Write, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write log: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	r := bufio.NewReader(f)
 	for number := 1; ; number++ {
 		line, err := r.ReadString('\n')

@@ -92,7 +92,7 @@ func (c *pushCmd) run(ctx context.Context, s *session) error {
 		if err != nil {
 			return &usageError{[]string{"--file: " + err.Error()}}
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was only read
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 			size = info.Size()
 		}

@@ -122,7 +122,7 @@ func readBounded(path string, most int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("destinations: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err != nil {
 		return nil, fmt.Errorf("destinations: %w", err)
