@@ -30,7 +30,7 @@ test-process: ## tests that start and kill the real programs
 	@.ci/gotest processes
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck (built into .tools/), shell syntax
+lint: ## gofmt, tidy go.mod, go vet, golangci-lint (built into .tools/), shell syntax
 	@.ci/lint
 
 .PHONY: bench-rate
