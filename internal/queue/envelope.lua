@@ -6,14 +6,18 @@ local NO_KEY = string.rep('-', 22)
 
 local function hex14(n) return string.format('%07x%07x', math.floor(n / 268435456), n % 268435456) end
 
+-- new_try is the record of a job that was never tried.
+local function new_try(order, expiry, size, key, tenant)
+  return {token = '', sent = 0, used = 0, crashes = 0, first = 0, slot = 0, started = 0, history = '',
+    order = order, expiry = expiry, size = size, key = key, tenant = tenant}
+end
+
 local function parse_header(env)
   if not env or string.sub(env, 1, 1) ~= '1' then return nil end
   local size, expiry = tonumber(string.sub(env, 33, 40)), tonumber(string.sub(env, 17, 32))
   local length = tonumber(string.sub(env, 63, 64), 16)
   if not (size and expiry and length) or #env < 64 + length then return nil end
-  return {token = '', sent = 0, used = 0, crashes = 0, first = 0, slot = 0, started = 0, history = '',
-    order = string.sub(env, 3, 16), expiry = expiry, size = size, key = string.sub(env, 41, 62),
-    tenant = string.sub(env, 65, 64 + length)}
+  return new_try(string.sub(env, 3, 16), expiry, size, string.sub(env, 41, 62), string.sub(env, 65, 64 + length))
 end
 
 local TRY = '^([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%x+)|(%d+)|(%d+)|([^|]+)|(%d)|([^%z]*)%z(.*)$'

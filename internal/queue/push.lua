@@ -35,9 +35,7 @@ local function read_job(i, raw)
   local at, expiry = tonumber(ARGV[p + 6]), ARGV[p + 7]
   if at > 0 then j.delay = at - raw end
   local within = string.match(expiry, '^%+(%d+)$')
-  j.t = parse_header(string.rep('1', 62) .. '00')
-  j.t.tenant, j.t.key, j.t.size = ARGV[p + 2], j.key, #j.body
-  j.t.expiry = within and raw + tonumber(within) or tonumber(expiry)
+  j.t = new_try('', within and raw + tonumber(within) or tonumber(expiry), #j.body, j.key, ARGV[p + 2])
   return j
 end
 

@@ -4,7 +4,11 @@ local call = redis.call
 local A, C, S, W = {}, {}, {}, {}
 
 -- int formats an integer in microseconds; tostring and .. would lose digits.
-local function int(x) return string.format('%.0f', x) end
+-- Formatting is much of what a turn costs: %d takes half the time of %.0f, where it
+-- is of 64 bits, and most numbers are 0 or 1.
+local FORM = string.format('%d', 4503599627370496) == '4503599627370496' and '%d' or '%.0f'
+local digit = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
+local function int(x) return digit[x] or string.format(FORM, x) end
 
 -- fields reads named hash fields into a table; missing ones are false.
 local function fields(key, names, into)
