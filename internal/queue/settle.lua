@@ -45,7 +45,7 @@ local function settle(now, raw, list)
   local out, ids, n = {}, {}, A.nres
   if n == 0 then return out end
   for i = 1, n do ids[i] = ARGV[A.results + (i - 1) * 7] end
-  local tries, b, seen = tries_of(ids), new_batch(), {}
+  local tries, leases, b, seen = tries_of(ids), call('ZMSCORE', K.leased, unpack(ids)), new_batch(), {}
   local s = {tries = {}, unlease = {}, expires = {}, waiting = {}, ready = {}, back = {}}
   for i, id in ipairs(ids) do
     local p = A.results + (i - 1) * 7
@@ -56,7 +56,7 @@ local function settle(now, raw, list)
     elseif not t then out[i] = settle_missing(id, r.kind, r.outcome, r.note, raw)
     elseif t.token ~= r.token then out[i] = 'stale'
     else
-      local held = call('ZSCORE', K.leased, id)
+      local held = leases[i]
       if not held and r.kind ~= 'delivered' then out[i] = 'stale'
       else
         seen[id], out[i] = true, 'ok'
