@@ -41,7 +41,7 @@ func TestGateLooksAtBothClocks(t *testing.T) {
 					t.Errorf("%v, want %v", err, tc.want)
 				}
 			}
-			if a.late.Load() != (tc.want == errLate) {
+			if a.late.Load() != errors.Is(tc.want, errLate) {
 				t.Errorf("late %v with %v", a.late.Load(), tc.want)
 			}
 		})

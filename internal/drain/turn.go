@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tundish/internal/queue"
@@ -130,7 +131,7 @@ func (lp *loop) addLost(l *lane, t *queue.Turn, req, rep time.Duration) []queue.
 	if t.Want == 0 {
 		return l.lost
 	}
-	lost := append(l.lost, lp.lostCall(l, t, req, rep))
+	lost := append(slices.Clone(l.lost), lp.lostCall(l, t, req, rep))
 	return lost[max(0, len(lost)-maxLost):] // what is beyond comes back at its deadline
 }
 

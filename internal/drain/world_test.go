@@ -3,6 +3,7 @@ package drain
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -79,7 +80,7 @@ func (s *fakeSender) Send(ctx context.Context, a deliver.Attempt) deliver.Result
 	res.Outcome = outcome
 	if !sleep(ctx, d) {
 		res.Outcome = job.OutcomeTimeout
-		if context.Cause(ctx) == deliver.ErrStopped {
+		if errors.Is(context.Cause(ctx), deliver.ErrStopped) {
 			res.Outcome = job.OutcomeInterrupted
 		}
 	}
@@ -191,11 +192,7 @@ func (w *world) places(l *fakeLane) string {
 	for _, j := range l.order {
 		count[j.place]++
 	}
-	var out []string
-	for _, p := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, p)
-	}
-	return strings.Join(out, " ")
+	return strings.Join(slices.Sorted(maps.Keys(count)), " ")
 }
 
 // seen lists the calls of one kind since a moment.
