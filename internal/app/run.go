@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 )
 
@@ -50,6 +51,7 @@ func run(ctx context.Context, s service, err error, check bool, log *slog.Logger
 		fmt.Fprintln(stderr, "the configuration is valid")
 		return exitDone
 	}
+	tuneGC()
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return exitDone
@@ -62,4 +64,13 @@ func run(ctx context.Context, s service, err error, check bool, log *slog.Logger
 	s.Stop()
 	log.Info("stopped")
 	return exitDone
+}
+
+// tuneGC lets garbage wait longer: a service's live heap is a few MiB, and
+// collecting it each time it doubles takes a tenth of a busy worker's time. GOGC
+// and GOMEMLIMIT in the environment win.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }

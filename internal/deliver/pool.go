@@ -15,6 +15,9 @@ const (
 	// maxOrphans is how many dials to one target go on after their Send has
 	// left; each may bring a connection for a later slot.
 	maxOrphans = 8
+	// aheadMin is how long before its slot a Send takes its connection at least,
+	// beside the time that it takes to make one.
+	aheadMin = 10 * time.Millisecond
 )
 
 // target is what connections are shared by.
@@ -33,8 +36,9 @@ type conn struct {
 
 func (c *conn) close() { _ = c.http.Close() }
 
-// usable says whether a request may be given to the connection now.
-func (c *conn) usable() bool { return c.http.Available() > 0 && !c.gate.dead() }
+// usable says whether a request may be given to the connection, as far as its
+// reader knows. The last look, right before the write, sees more.
+func (c *conn) usable() bool { return c.http.Available() > 0 && !c.gate.ended.Load() }
 
 // pool keeps the unused connections to one target, the latest used last.
 type pool struct {
@@ -42,6 +46,7 @@ type pool struct {
 	target  target
 	dialer  *http.Transport // dials and speaks HTTP; keeps no connections
 	orphans atomic.Int64
+	ahead   atomic.Int64 // ns before its slot at which a Send takes its connection; 0: at once
 
 	users   int       // guarded by Sender.mu
 	lastUse time.Time // guarded by Sender.mu
@@ -82,8 +87,14 @@ func newPool(s *Sender, t target) *pool {
 // does not tell which connection it made.
 type gateKey struct{}
 
-// acquire takes an unused connection or makes one.
-func (p *pool) acquire(ctx context.Context) (*conn, error) {
+// acquire takes an unused connection or makes one, not long before the slot:
+// connections that only wait would be as many as prefetched jobs.
+func (p *pool) acquire(ctx context.Context, at time.Time) (*conn, error) {
+	if ahead := time.Duration(p.ahead.Load()); ahead > 0 && !at.IsZero() {
+		if waitUntil(ctx, at.Add(-ahead), nil) != nil {
+			return nil, errLeft
+		}
+	}
 	if ctx.Err() != nil {
 		return nil, errLeft
 	}
@@ -186,6 +197,7 @@ func (s *Sender) spawn(f func()) bool {
 
 func (p *pool) connect(ctx context.Context) (*conn, error) {
 	var g *gateConn
+	begin := time.Now()
 	hc, err := p.dialer.NewClientConn(context.WithValue(ctx, gateKey{}, &g), p.target.scheme, p.target.addr)
 	if err != nil {
 		if g != nil {
@@ -193,6 +205,7 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 		}
 		return nil, &dialError{cause: err, connected: g != nil, within: p.s.cfg.DialTimeout}
 	}
+	p.ahead.Store(int64(aheadMin + 2*time.Since(begin)))
 	return &conn{pool: p, http: hc, gate: g}, nil
 }
 

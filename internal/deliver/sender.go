@@ -150,7 +150,7 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 	defer s.giveBack(p)
 
 	for try := 1; ; try++ {
-		c, err := p.acquire(ctx)
+		c, err := p.acquire(ctx, a.At)
 		if err != nil {
 			return connectResult(ctx, err)
 		}

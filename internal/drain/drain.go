@@ -73,7 +73,7 @@ type Drain struct {
 	// cut ends attempts and calls that outlive the grace.
 	cut    context.Context
 	cutOff context.CancelCauseFunc
-	busy   sync.WaitGroup
+	crew   *crew
 
 	lastLoop atomic.Int64 // unix ns of the last pass of the loop
 	trouble  atomic.Pointer[string]
@@ -85,6 +85,7 @@ func New(cfg Config, store Store, marks Marks, sender Sender) *Drain {
 	d := &Drain{cfg: cfg, store: store, marks: marks, sender: sender, log: cfg.Logger.With("component", "drain"),
 		events: make(chan event, 1024), stopCh: make(chan struct{}), done: make(chan struct{})}
 	cfg.Metrics.senders.Set(float64(cfg.Concurrency))
+	d.crew = newCrew()
 	d.cut, d.cutOff = context.WithCancelCause(context.Background())
 	return d
 }

@@ -34,9 +34,7 @@ type lane struct {
 	turning   bool
 	again     bool // its turn came while it was turning
 
-	lag    time.Duration // by how much more than usual its slots must be ahead
-	lagged time.Duration // when lag was raised last
-	late   bool          // a slot died since the last turn
+	marks time.Duration // when a job was handed out whose sending has to be marked; 0: never
 
 	appetite int // jobs it asks for
 	busy     int // senders that its jobs occupy

@@ -24,6 +24,7 @@ type loop struct {
 	turns      int // pipelines under way
 	senders    senders
 	trips      trips
+	lags       lags
 	health     health
 
 	claiming  bool
@@ -71,7 +72,7 @@ func (lp *loop) run() {
 		lp.step(now)
 		lp.forget(now)
 		if lp.stopped(now) {
-			lp.d.busy.Wait()
+			lp.d.crew.wait()
 			return
 		}
 		timer.Reset(lp.until(now))
@@ -142,7 +143,7 @@ func (lp *loop) until(now time.Duration) time.Duration {
 
 // beside runs f in a goroutine; the event it returns comes back to the loop.
 func (lp *loop) beside(f func(ctx context.Context) event) {
-	lp.d.busy.Go(func() {
+	lp.d.crew.run(func() {
 		lp.d.events <- f(context.WithoutCancel(lp.d.cut))
 	})
 }

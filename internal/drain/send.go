@@ -24,6 +24,7 @@ type attempt struct {
 	until    time.Duration // and none after
 	wall     time.Time     // until, by the wall clock: it goes on while the machine sleeps
 	late     atomic.Bool   // the gate found the slot over
+	at       atomic.Int64  // when it was written, or the gate found the slot over; monotonic ns, 0: neither
 }
 
 // handOut sends what a turn granted, once the contract in force is known.
@@ -34,6 +35,9 @@ func (lp *loop) handOut(l *lane, r *queue.TurnReply) {
 	lp.d.cfg.Metrics.granted.WithLabelValues(l.label).Add(float64(len(r.Leases)))
 	for _, lease := range r.Leases {
 		l.myLast = max(l.myLast, lease.Slot)
+		if lease.Crashes > 0 {
+			l.marks = redisdb.Monotonic()
+		}
 		g := granted{Lease: lease, epoch: r.Epoch, tolerance: r.Tolerance, timeout: r.Timeout}
 		lp.senders.used++
 		l.busy++
@@ -103,6 +107,9 @@ func (lp *loop) send(l *lane, g granted) {
 	lp.beside(func(context.Context) event {
 		result := a.run()
 		return func(lp *loop) {
+			if at := a.at.Load(); at > 0 {
+				lp.lags.add(time.Duration(at) - a.from)
+			}
 			if a.late.Load() {
 				lp.dead(l)
 			}
@@ -115,7 +122,6 @@ func (lp *loop) send(l *lane, g granted) {
 // dead counts a slot that was over before the write.
 func (lp *loop) dead(l *lane) {
 	lp.d.cfg.Metrics.slotsDead.WithLabelValues(l.label).Inc()
-	lp.lagBehind(l)
 }
 
 // settle frees the sender of a lease and keeps its result for the next turn.
@@ -157,6 +163,9 @@ func (a *attempt) run() queue.Result {
 		},
 	})
 	a.d.cfg.Metrics.sendersBusy.Dec()
+	if res.Wrote && !res.StartedAt.IsZero() {
+		a.at.Store(int64(redisdb.Monotonic() - time.Since(res.StartedAt)))
+	}
 	a.observe(res, j)
 	return decide(a.contract, &a.lease, j, res, a.d.cfg.Rand)
 }
@@ -174,6 +183,7 @@ func (a *attempt) gate() error {
 	switch {
 	case redisdb.Monotonic() > a.until, time.Now().Round(0).After(a.wall):
 		a.late.Store(true)
+		a.at.Store(int64(redisdb.Monotonic()))
 		return errLate
 	case a.lane.epoch.Load() != a.lease.epoch:
 		return errEpoch

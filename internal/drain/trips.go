@@ -3,8 +3,6 @@ package drain
 import (
 	"slices"
 	"time"
-
-	"tundish/internal/redisdb"
 )
 
 // trips keeps the last round trips to Redis.
@@ -34,18 +32,38 @@ func (t *trips) horizon() time.Duration {
 	return min(max(minHorizon, 4*t.p90), maxHorizon)
 }
 
-// lagFor is how long slots are granted further ahead after one died.
-const lagFor = 10 * time.Second
+// lags keeps by how much the last writes were behind the earliest moment of
+// their slots, those included that were too late to be made. On a machine that
+// is short of processor time this is what a slot must tolerate.
+type lags struct {
+	last [256]time.Duration
+	n    int
+	p99  time.Duration
+}
 
-// lead is that of the round trip, and more for a lane of which a slot died just
-// now: what made it late may be there each time, as the mark that a job which
-// crashed once needs before its slot.
-func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
-	l.late = false
-	if now-l.lagged > lagFor {
-		l.lag = 0
+func (g *lags) add(d time.Duration) {
+	g.last[g.n%len(g.last)] = max(0, d)
+	g.n++
+	if g.n%32 != 0 {
+		return
 	}
-	return min(lp.trips.lead()+l.lag, maxLead)
+	sorted := g.last
+	n := min(g.n, len(g.last))
+	slices.Sort(sorted[:n])
+	g.p99 = sorted[n*99/100]
+}
+
+// marksFor is how long slots of a lane are granted further ahead after a job
+// that crashed before was handed out: its mark needs a round trip before its slot.
+const marksFor = 10 * time.Second
+
+// lead is that of the round trip, and of two more while jobs of the lane need marks.
+func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
+	lead := lp.trips.lead()
+	if l.marks > 0 && now-l.marks < marksFor {
+		lead *= 3
+	}
+	return min(lead, maxLead)
 }
 
 // ahead is how far ahead slots are asked for with a lead. The next look comes
@@ -53,12 +71,4 @@ func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
 // would come too late for its own first slot.
 func (t *trips) ahead(lead time.Duration) time.Duration {
 	return max(t.horizon(), 2*lead)
-}
-
-// lagBehind raises the lead of a lane, once for all slots that died since a turn.
-func (lp *loop) lagBehind(l *lane) {
-	if !l.late {
-		l.late, l.lagged = true, redisdb.Monotonic()
-		l.lag = min(max(2*l.lag, lp.trips.lead()), maxLead)
-	}
 }

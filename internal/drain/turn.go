@@ -37,7 +37,7 @@ func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 	lp.call++
 	lead := lp.lead(l, now)
 	t := queue.Turn{Lane: l.name, Call: lp.call, Lost: l.lost, Clock: lp.view(l.shard, now), MyLast: l.myLast,
-		Lead: lead, Ahead: lp.trips.ahead(lead)}
+		Lead: lead, Ahead: lp.trips.ahead(lead), Late: lp.lags.p99}
 	t.Clock.Confirmed, t.Clock.Move = l.confirmed, l.move
 	switch {
 	case l.holding && lp.stopping():

@@ -67,6 +67,7 @@ type Turn struct {
 	Lead   time.Duration
 	Ahead  time.Duration // horizon: how far ahead slots are granted
 	MyLast int64         // last slot granted to this worker on this lane, µs; 0: none
+	Late   time.Duration // by which this worker's writes are late, p99
 	Result []Result
 }
 
@@ -152,7 +153,7 @@ func (s *Store) turnArgs(worker string, t *Turn) []any {
 	args := make([]any, 0, 17+7*len(t.Result))
 	args = append(args, t.Lane, s.db.Keys().Wake(), worker, t.Call, lostCalls(t.Lost), min(t.Want, MaxLease), flag(t.Short), flag(t.Keep),
 		t.Clock.Expect, t.Clock.Width, t.Clock.Confirmed, t.Clock.Move, t.Lead.Microseconds(), t.Ahead.Microseconds(),
-		maxTurnBytes, t.MyLast, len(t.Result))
+		maxTurnBytes, t.MyLast, t.Late.Microseconds(), len(t.Result))
 	for i := range t.Result {
 		r := &t.Result[i]
 		args = append(args, string(r.ID), r.Token, string(r.Kind), r.Delay.Microseconds(), r.Outcome, r.Note, flag(r.Counts))

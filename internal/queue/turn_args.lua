@@ -16,11 +16,12 @@
 -- ARGV[14] horizon   µs from now to the last slot
 -- ARGV[15] bytes     of bodies at most
 -- ARGV[16] mylast    last slot this worker was granted on the lane, µs, 0: none
--- ARGV[17] nres      number of results
--- ARGV[18] results   seven arguments each, see settle
+-- ARGV[17] late      by which writes of this worker are late, p99, µs
+-- ARGV[18] nres      number of results
+-- ARGV[19] results   seven arguments each, see settle
 -- Reply: {'no_lane' | 'faulty', results} or {'clock', logical µs, adj}
 -- or {'ok', logical, adj, stepped, lost, epoch, version, gen, tolerance µs, timeout µs, look µs or '', why, results, leases}.
 A = {lane = ARGV[1], wake = ARGV[2], worker = ARGV[3], call = ARGV[4], lost = ARGV[5], want = tonumber(ARGV[6]),
   short = tonumber(ARGV[7]), keep = ARGV[8] == '1', expect = tonumber(ARGV[9]), width = tonumber(ARGV[10]),
   confirmed = ARGV[11], move = tonumber(ARGV[12]), lead = tonumber(ARGV[13]), horizon = tonumber(ARGV[14]),
-  bytes = tonumber(ARGV[15]), mylast = tonumber(ARGV[16]), nres = tonumber(ARGV[17]), results = 18}
+  bytes = tonumber(ARGV[15]), mylast = tonumber(ARGV[16]), late = tonumber(ARGV[17]), nres = tonumber(ARGV[18]), results = 19}

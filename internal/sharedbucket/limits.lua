@@ -4,6 +4,7 @@ local MAX_TOLERANCE = 1000000 -- µs
 -- A slot may lie MAX_HORIZON ahead and be used MAX_TOLERANCE late: for so long
 -- beyond a window its tolerance keeps later slots apart.
 local MEMORY = 1400000 -- µs
+local MOST_LATE = 0.015 -- of the shortest window: what lateness of a worker may cost of the rate
 
 -- track keeps the largest value of the present and the previous window, saved as cur:prev:since.
 local function track(saved, want, now, window)
@@ -31,6 +32,13 @@ local function parse_limits(text)
   return list
 end
 
+-- needed is the tolerance that the caller needs: what the contract gives, or the
+-- width of its bounds and what its writes are late by, if it says so in A.late.
+local function needed(short)
+  local late = math.max(2000, math.min(A.late or 0, math.floor(short * MOST_LATE)))
+  return math.min(MAX_TOLERANCE, math.max(C.guard_us, A.width + late))
+end
+
 -- open_limits loads the state of each limit. The lane has one tolerance, the
 -- largest that callers of this and the previous of its shortest windows needed;
 -- it comes back with each grant. A limit spaces its slots by the largest that
@@ -49,7 +57,7 @@ local function open_limits(list, now)
     return most
   end
   list.last = tonumber(saved.last or '0') or 0
-  list.tolerance = tracked('tol', math.min(MAX_TOLERANCE, math.max(C.guard_us, A.width + 2000)), short)
+  list.tolerance = tracked('tol', needed(short), short)
   for _, l in ipairs(list) do
     l.n = l.window + tracked('t:' .. l.name, list.tolerance, l.window + MEMORY)
     l.state = l.algo.load(l, saved['l:' .. l.name], list.last)
