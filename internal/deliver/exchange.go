@@ -14,7 +14,7 @@ import (
 const (
 	// handOver is how long before its slot a request is given to net/http. Until
 	// then the wait costs nothing if it ends early: the connection is untouched.
-	handOver = time.Millisecond
+	handOver = 2 * time.Millisecond
 
 	// A body beyond these bounds is not read to its end and costs the connection.
 	drainBytes = 64 << 10

@@ -139,7 +139,7 @@ func TestNothingIsWrittenBeforeTheSlot(t *testing.T) {
 func TestCancelDuringWaitWritesNothing(t *testing.T) {
 	t.Parallel()
 	// Before the request is handed over, and inside the write.
-	for _, ahead := range []time.Duration{time.Hour, handOver - time.Millisecond} {
+	for _, ahead := range []time.Duration{time.Hour, handOver - time.Millisecond/2} {
 		for tries := 0; ; tries++ {
 			// A server for each try: what the one before wrote may arrive late.
 			srv, s := serveRaw(t, answering(okAnswer)), newSender(t)
@@ -148,7 +148,7 @@ func TestCancelDuringWaitWritesNothing(t *testing.T) {
 			a := attemptTo(srv.url())
 			ctx, cancel := context.WithCancelCause(background)
 			a.At = time.Now().Add(ahead)
-			time.AfterFunc(time.Millisecond, func() { cancel(ErrStopped) })
+			time.AfterFunc(time.Millisecond/2, func() { cancel(ErrStopped) })
 			begin := time.Now()
 			r := s.Send(ctx, a)
 			if r.Wrote && tries < 20 && time.Since(a.At) > 0 {
