@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,7 +51,7 @@ func (b *bench) dump() *dump {
 	}
 	ready := pipe.ZRange(ctx, b.key("ready"), 0, -1)
 	due := pipe.ZScore(ctx, b.keys.Due(), b.lane)
-	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		b.t.Fatal(err)
 	}
 	for _, f := range wait {

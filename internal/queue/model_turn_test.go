@@ -218,7 +218,7 @@ func (m *model) leases(worker string, t *Turn, r *TurnReply) {
 		if l.Sent != j.sent || l.Used != j.used || l.Crashes != j.crashes || l.First != j.first {
 			m.fail("lease %+v of %+v", l, j)
 		}
-		gap := int64(1_005_000/m.cfg.rate - 1)
+		gap := 1_005_000/m.cfg.rate - 1
 		if l.Slot < m.now+t.Lead.Microseconds() || l.Slot > m.now+max(t.Ahead, t.Lead).Microseconds() || l.Slot-m.lastSlot < gap {
 			m.fail("slot %d at %d, the last was %d", l.Slot, m.now, m.lastSlot)
 		}
@@ -374,10 +374,10 @@ func (m *model) compareDue(d *dump) {
 		return
 	}
 	m.sync()
-	look, any := int64(0), false
+	look, found := int64(0), false
 	at := func(t int64) {
-		if !any || t < look {
-			look, any = t, true
+		if !found || t < look {
+			look, found = t, true
 		}
 	}
 	if !m.paused {
@@ -398,7 +398,7 @@ func (m *model) compareDue(d *dump) {
 	if m.claimed {
 		late = 1_100_000
 	}
-	if any && (d.due == 0 || d.due > max(look, m.now)+late) {
+	if found && (d.due == 0 || d.due > max(look, m.now)+late) {
 		m.fail("the entry is %d at %d, and something can happen at %d", d.due, m.now, look)
 	}
 }

@@ -48,7 +48,7 @@ func TestRateHoldsInAnyWindow(t *testing.T) {
 func checkRate(t *rapid.T) {
 	l := TwinLimit{Name: "a", Algorithm: rapid.SampledFrom([]string{"leaky_bucket", "token_bucket"}).Draw(t, "algorithm"),
 		Window: rapid.SampledFrom([]int64{10_000, 500_000, sec, 3 * sec}).Draw(t, "window"), Rate: 1, Burst: 1}
-	w, now, rate, burst, horizon := NewTwin(), start, int64(0), int64(0), int64(0)
+	w, now, rate, burst := NewTwin(), start, int64(0), int64(0)
 	var slots []granted
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		if rapid.IntRange(0, 7).Draw(t, "change") == 0 || rate == 0 {
@@ -60,7 +60,7 @@ func checkRate(t *rapid.T) {
 		rate, burst = max(rate, l.Rate), max(burst, l.Burst)
 		now += rapid.Int64Range(0, rapid.SampledFrom([]int64{1000, l.Window / l.Rate, l.Window, 4 * l.Window}).Draw(t, "most")).Draw(t, "pass")
 		w.Open([]TwinLimit{l}, now, 5000, rapid.SampledFrom([]int64{0, 0, 0, 90_000, 2 * sec}).Draw(t, "width"))
-		horizon = rapid.SampledFrom([]int64{0, 100_000, MaxHorizon}).Draw(t, "horizon")
+		horizon := rapid.SampledFrom([]int64{0, 100_000, MaxHorizon}).Draw(t, "horizon")
 		switch rapid.IntRange(0, 9).Draw(t, "what") {
 		case 0, 1, 2: // some slots come back unused
 			for range min(len(slots), rapid.IntRange(1, 5).Draw(t, "back")) {
