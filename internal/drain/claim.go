@@ -19,7 +19,7 @@ const (
 	// find nothing spread further, so that many workers do not look all at
 	// once. After a wake the worker that found something last looks at once.
 	minSpread  = 20 * time.Millisecond
-	maxSpread  = 240 * time.Millisecond
+	maxSpread  = 320 * time.Millisecond
 	wakeSpread = 5 * time.Millisecond
 )
 

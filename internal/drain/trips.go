@@ -9,7 +9,8 @@ import (
 type trips struct {
 	last [64]time.Duration
 	n    int
-	p90  time.Duration // nine of ten stay below it
+	p50  time.Duration
+	p90  time.Duration
 }
 
 func (t *trips) add(d time.Duration) {
@@ -18,13 +19,14 @@ func (t *trips) add(d time.Duration) {
 	sorted := t.last
 	n := min(t.n, len(t.last))
 	slices.Sort(sorted[:n])
-	t.p90 = sorted[n*9/10]
+	t.p50, t.p90 = sorted[n/2], sorted[n*9/10]
 }
 
 // lead is how far ahead of the script's time the first slot must be for its
-// job to arrive here in time. A later arrival still has the tolerance.
+// job to arrive here in time: the way back, half of a usual round trip. A later
+// arrival still has the tolerance.
 func (t *trips) lead() time.Duration {
-	return min(max(t.p90, minLead), minHorizon/2)
+	return min(max(t.p50/2, minLead), minHorizon/2)
 }
 
 // horizon is how far ahead slots are asked for.
