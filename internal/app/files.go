@@ -16,6 +16,9 @@ import (
 	"tundish/internal/queue"
 )
 
+// errRedisAway says that nothing could be looked at; it is told elsewhere.
+var errRedisAway = errors.New("redis is away")
+
 // filesEvery is how often a file is looked at, and whether Redis is still the
 // installation it was.
 const filesEvery = time.Second
@@ -83,7 +86,7 @@ func (f *files) watch(ctx context.Context) {
 func (f *files) look(ctx context.Context) error {
 	id, err := f.store.Join(ctx, uuid.NewString())
 	if err != nil {
-		return nil //nolint:nilerr // a Redis that is away is told elsewhere
+		return errRedisAway
 	}
 	lost := id != f.installation
 	if lost {
@@ -129,11 +132,38 @@ func (f *files) apply(ctx context.Context, file *destination.File, lost bool) er
 		}
 		f.log.Debug("destination applied", "destination", e.Contract.Name, "created", created)
 	}
+	failed = append(failed, f.orphan(ctx, file))
 	return errors.Join(failed...)
+}
+
+// orphan lets go of what the set owns and the file no longer names: it goes on
+// as it is, and the API may change or delete it.
+func (f *files) orphan(ctx context.Context, file *destination.File) error {
+	named := map[string]bool{}
+	for _, e := range file.Destinations {
+		named[e.Contract.Name] = true
+	}
+	owned, err := f.store.OwnedBy(ctx, file.Set)
+	if err != nil {
+		return err
+	}
+	for _, name := range owned {
+		if named[name] {
+			continue
+		}
+		f.log.Warn("a destination is no longer in the file; it goes on as it is, and the API may delete it", "destination", name)
+		if err := f.store.Orphan(ctx, name, file.Set, file.Revision); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // report logs a failure when it changes.
 func (f *files) report(err error) {
+	if errors.Is(err, errRedisAway) {
+		return
+	}
 	text := ""
 	if err != nil {
 		text = err.Error()

@@ -10,6 +10,9 @@ import (
 	"tundish/internal/queue"
 )
 
+// maxRetryAfter is the longest wait that a destination may ask for.
+const maxRetryAfter = time.Hour
+
 // decide turns the end of an attempt into what becomes of its job.
 func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result, random func() float64) queue.Result {
 	out := queue.Result{ID: g.ID, Token: g.Token, Outcome: string(res.Outcome)}
@@ -31,7 +34,7 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 		out.Kind, out.Counts = queue.KindDead, true
 	default:
 		out.Kind, out.Counts = queue.KindRetry, true
-		out.Delay = max(backoff(c.Retry, g.Used+1, random()), min(res.RetryAfter, c.Retry.MaxBackoff))
+		out.Delay = max(backoff(c.Retry, g.Used+1, random()), min(res.RetryAfter, maxRetryAfter))
 	}
 	if out.Kind == queue.KindDelivered || out.Kind == queue.KindDead {
 		final := queue.FinalNote(j, note.Attempts)

@@ -85,7 +85,7 @@ func TestJobOnlyLowersAttempts(t *testing.T) {
 func TestRetryAfterIsCapped(t *testing.T) {
 	t.Parallel()
 	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 5, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute}}
-	for after, want := range map[time.Duration]time.Duration{0: 1500 * time.Millisecond, 30 * time.Second: 30 * time.Second, 10 * time.Hour: time.Minute} {
+	for after, want := range map[time.Duration]time.Duration{0: 1500 * time.Millisecond, 30 * time.Second: 30 * time.Second, 10 * time.Hour: time.Hour} {
 		r := decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeServerError, Wrote: true, RetryAfter: after}, half)
 		if r.Delay != want {
 			t.Errorf("Retry-After %s: a delay of %s, want %s", after, r.Delay, want)

@@ -93,6 +93,7 @@ func New(cfg Config, store Store, marks Marks, sender Sender) *Drain {
 // Start begins to drain and returns at once. After Stop it does nothing.
 func (d *Drain) Start() {
 	if d.started.CompareAndSwap(false, true) {
+		d.lastLoop.Store(time.Now().UnixNano())
 		go newLoop(d).run()
 	}
 }
@@ -105,6 +106,7 @@ func (d *Drain) Stop() {
 		d.stopping.Store(true)
 		close(d.stopCh)
 		if d.started.CompareAndSwap(false, true) {
+		d.lastLoop.Store(time.Now().UnixNano())
 			close(d.done)
 		}
 	})
@@ -124,6 +126,7 @@ func (d *Drain) Trouble() string {
 
 // errors by which the gate refuses a write.
 var (
+	errEarly    = errors.New("the slot has not come")
 	errLate     = errors.New("the slot is over")
 	errEpoch    = errors.New("the destination was changed")
 	errStopping = errors.New("the worker stops")

@@ -16,6 +16,7 @@ type event func(*loop)
 type loop struct {
 	d          *Drain
 	clocks     [redisdb.Shards]redisdb.Clock
+	mended     [redisdb.Shards]mending
 	lanes      map[string]*lane
 	live       int // lanes with something left to do
 	nextForget time.Duration

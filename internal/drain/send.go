@@ -154,7 +154,7 @@ func (a *attempt) run() queue.Result {
 	a.d.cfg.Metrics.sendersBusy.Inc()
 	res := a.d.sender.Send(ctx, deliver.Attempt{
 		Lane: a.lane.name, Contract: a.contract, Job: j, Number: a.lease.Sent + 1, Key: j.DownstreamKey, Timeout: timeout,
-		At:   time.Now().Add(a.from - redisdb.Monotonic()),
+		At:   a.moment(),
 		Gate: a.gate,
 		Writing: func() {
 			if a.d.cfg.Record != nil {
@@ -170,6 +170,13 @@ func (a *attempt) run() queue.Result {
 	return decide(a.contract, &a.lease, j, res, a.d.cfg.Rand)
 }
 
+// moment is a.from for the sender. The monotonic clock is read first: a pause
+// between the two readings makes it late, which the gate sees, never early.
+func (a *attempt) moment() time.Time {
+	now := redisdb.Monotonic()
+	return time.Now().Add(a.from - now)
+}
+
 // markStarted notes that the sending of a job begins whose worker was lost
 // before: should this worker be lost as well, it counts as a crash.
 func (a *attempt) markStarted(ctx context.Context) bool {
@@ -180,8 +187,11 @@ func (a *attempt) markStarted(ctx context.Context) bool {
 // gate is the last check, right before the first byte. One that opens changes
 // nothing: the write may not follow.
 func (a *attempt) gate() error {
+	now := redisdb.Monotonic()
 	switch {
-	case redisdb.Monotonic() > a.until, time.Now().Round(0).After(a.wall):
+	case now < a.from:
+		return errEarly
+	case now > a.until, time.Now().Round(0).After(a.wall):
 		a.late.Store(true)
 		a.at.Store(int64(redisdb.Monotonic()))
 		return errLate

@@ -7,7 +7,7 @@ import (
 
 // trips keeps the last round trips to Redis.
 type trips struct {
-	last [64]time.Duration
+	last [32]time.Duration
 	n    int
 	p50  time.Duration
 	p90  time.Duration
@@ -23,10 +23,10 @@ func (t *trips) add(d time.Duration) {
 }
 
 // lead is how far ahead of the script's time the first slot must be for its
-// job to arrive here in time: the way back, half of a usual round trip. A later
+// job to arrive here in time: the way back, half of the median round trip. A later
 // arrival still has the tolerance.
 func (t *trips) lead() time.Duration {
-	return min(max(t.p50/2, minLead), minHorizon/2)
+	return min(max(t.p50/2, minLead), maxLead)
 }
 
 // horizon is how far ahead slots are asked for.

@@ -153,8 +153,13 @@ func (lp *loop) lostCall(l *lane, t *queue.Turn, req, rep time.Duration) queue.L
 func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
 	l.results = append(t.Result, l.results...)
 	l.confirmed, l.move = "", 0
-	if step, known := lp.clocks[l.shard].Step(req, rep, r.Logical); known && step > 0 {
-		l.confirmed, l.move = r.Adj, -step.Microseconds()
+	step, known := lp.clocks[l.shard].Step(req, rep, r.Logical)
+	switch {
+	case !known:
+	case step > 0 && lp.mended[l.shard].undone(r.Adj, rep):
+		lp.clocks[l.shard].Forget() // it is this process' clock that stood still, not Redis' that stepped
+	default: // with 0 the call was merely late, and the next may be as well
+		l.confirmed, l.move = r.Adj, -max(0, step).Microseconds()
 	}
 	// Bounds that go on contradicting the reply are worth nothing.
 	if l.clockTries++; l.clockTries > 5 {
@@ -166,6 +171,7 @@ func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep t
 
 func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
 	if r.Stepped {
+		lp.mended[l.shard] = mended(t.Clock, rep)
 		lp.d.cfg.Metrics.clockSteps.Inc()
 		lp.d.log.Warn("the clock of Redis stepped and was mended", "shard", l.shard, "move_us", t.Clock.Move)
 	}

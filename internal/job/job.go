@@ -34,6 +34,16 @@ func ParseID(s string) (ID, error) {
 	return ID(s), nil
 }
 
+// Time is when the ID was made, to the millisecond; zero when it is not a UUIDv7.
+func (id ID) Time() time.Time {
+	b, err := idEncoding.DecodeString(string(id))
+	if err != nil || len(b) != 16 || b[6]>>4 != 7 {
+		return time.Time{}
+	}
+	ms := int64(b[0])<<40 | int64(b[1])<<32 | int64(b[2])<<24 | int64(b[3])<<16 | int64(b[4])<<8 | int64(b[5])
+	return time.UnixMilli(ms).UTC()
+}
+
 // Bounds of what a producer may put on a job. They are part of the contract.
 const (
 	MaxTenantBytes   = 128

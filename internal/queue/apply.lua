@@ -5,7 +5,7 @@ local function refused(old, owner)
   if not old then return nil end
   local kind, set, revision = string.match(owner or '', '^(%a+)|([^|]*)|(%d+)$')
   if kind == 'file' and A.kind ~= 'file' then return 'owned_by_file' end
-  if A.kind == 'file' and (kind ~= 'file' or set ~= A.set) then return 'owned_by_other' end
+  if A.kind == 'file' and (kind ~= 'file' and kind ~= 'orphaned' or set ~= A.set) then return 'owned_by_other' end
   if A.kind == 'file' and A.revision > 0 and A.revision < tonumber(revision) then return 'older' end
 end
 
@@ -24,6 +24,7 @@ local function apply()
   local verdict = refused(old, C.source) or (C.deleting == '1' and 'version_mismatch')
   local gen = tonumber(C.gen or '') or 0
   if verdict then return {verdict, old or '0', int(gen), '0'} end
+  if A.lost and old and not A.dry then call('HSET', K.state, 'srv', 'lost') end
   if old and same(source) then return {'unchanged', old, int(gen), '0'} end
   if not old then gen = (tonumber(string.match(call('HGET', K.lanes, A.lane) or '', '^(%d+)|') or '') or 0) + 1 end
   local version = (tonumber(old or '') or 0) + 1

@@ -22,6 +22,8 @@ for k = 0, n - 1 do
   adjs[i + 1] = int(adj)
   local now = raw + adj
   local lanes = room > 0 and call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, room) or {}
+  -- A full server lets writes pass behind one that frees memory.
+  if lanes[1] then call('ZREM', due, lanes[1]) end
   for _, lane in ipairs(lanes) do
     call('ZADD', due, int(now + 1000000), lane)
     out[#out + 1] = int(i) ; out[#out + 1] = lane

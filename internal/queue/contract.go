@@ -16,6 +16,9 @@ import (
 // repeated push is harmless.
 const minDoneKept = 15 * time.Minute
 
+// deleteWithin bounds a delete of many jobs; a sweep finishes what is left.
+const deleteWithin = time.Minute
+
 // minTombstone is how long a deleted lane's slots are remembered at least.
 const minTombstone = 24 * time.Hour
 
@@ -115,6 +118,9 @@ func (s *Store) Delete(ctx context.Context, name string, ifVersion int64, cancel
 	if d, err := s.Destination(ctx, name); err == nil && d.Contract != nil {
 		keep = tombstone(d.Contract)
 	}
+	// A caller that leaves must not leave a lane half deleted.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
+	defer cancel()
 	for {
 		reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds()})
 		if err != nil {
@@ -131,6 +137,8 @@ func (s *Store) Delete(ctx context.Context, name string, ifVersion int64, cancel
 			return 0, noLane(name)
 		case "version_mismatch":
 			return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
+		case "owned_by_file":
+			return 0, job.Errorf(job.CodeOwnedByFile, "a file owns %q; remove it there", name)
 		case "not_empty":
 			return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
 		default:

@@ -13,21 +13,24 @@ local function cancel_some(raw)
       else b.gone[#b.gone + 1] = id ; b.unwait[#b.unwait + 1] = id end
     end
   end
-  for _, m in ipairs(call('ZRANGE', K.ready, 0, CHUNK - 1)) do
+  local members = call('ZRANGE', K.ready, 0, CHUNK - 1)
+  for _, m in ipairs(members) do
     local id, cut = string.sub(m, -22), #m - 22 - 14
     local t = {tenant = string.sub(m, 1, cut - 1), order = string.sub(m, cut + 1, -23), size = 0, key = NO_KEY}
-    leave(b, id, t, 'ready')
+    leave(b, id, t, 'leased') -- as it stands in ready it is removed below
     finish(b, id, t, 'cancelled', 'destination_deleted', '', raw)
   end
+  write('ZREM', K.ready, members)
   flush(b, raw)
   return #b.gone
 end
 
 local function delete()
   local now, raw = read_clock()
-  fields(K.conf, {'version', 'gen', 'deleting', 'keep_done', 'keep_keys'}, C)
+  fields(K.conf, {'version', 'gen', 'source', 'deleting', 'keep_done', 'keep_keys'}, C)
   if not C.version then return {'no_lane', '0'} end
   if A.ifversion > 0 and tonumber(C.version) ~= A.ifversion then return {'version_mismatch', '0'} end
+  if C.deleting ~= '1' and string.sub(C.source or '', 1, 5) == 'file|' then return {'owned_by_file', '0'} end
   C.keep_done, C.keep_keys = tonumber(C.keep_done or '') or 900000000, tonumber(C.keep_keys or '') or 0
   load_state()
   if C.deleting ~= '1' then

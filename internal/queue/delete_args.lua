@@ -5,6 +5,6 @@
 -- ARGV[3] cancel     1: live jobs end as cancelled; otherwise they refuse the delete
 -- ARGV[4] keep       µs for which the lane's slots are remembered
 -- Reply: {verdict, µs until slots granted before are over}; verdict: no_lane, version_mismatch,
--- not_empty, more, deleted.
+-- owned_by_file, not_empty, more, deleted.
 A = {lane = ARGV[1], ifversion = tonumber(ARGV[2]), cancel = ARGV[3] == '1', keep = tonumber(ARGV[4]),
   expect = 0, width = 0, lead = 1000, horizon = 100000, confirmed = '', move = 0}

@@ -37,6 +37,7 @@ local function bury_unreadable(b, id, env, t, raw)
   b.unreadable = b.unreadable + 1
   leave(b, id, {tenant = t.tenant or '', size = t.size or env and #env or 0}, 'leased')
   if env then bury(b, id, 'dead', 'unreadable', '', raw, env) end
+  if t.key and t.key ~= NO_KEY then b.keys[#b.keys + 1] = {key = t.key, state = 'dead'} end
 end
 
 -- end_keys starts the rest of the life of the keys of jobs that ended.

@@ -17,6 +17,7 @@ end
 -- expired, unreadable and bodiless ones. raw_at(i) is TIME at the i-th slot.
 local function sort_out(chosen, n, raw_at, raw)
   local ids, members, good, b = {}, {}, {}, new_batch()
+  if n == 0 then return good, members, b end
   for i = 1, n do ids[i], members[i] = chosen[i].id, chosen[i].member end
   local envs, tries = call('HMGET', K.jobs, unpack(ids)), tries_of(ids)
   for i = 1, n do

@@ -65,5 +65,9 @@ func (s *Store) mend(ctx context.Context, lane string) (Repairs, error) {
 	}
 	p := parser{}
 	list := p.list(reply)
+	if p.text(list, 0) == "deleting" {
+		_, err := s.Delete(ctx, lane, 0, true)
+		return Repairs{}, err
+	}
 	return Repairs{Entries: p.number(list, 1), Leases: p.number(list, 2), Tombstones: p.number(list, 3)}, p.err
 }

@@ -30,6 +30,14 @@ local function store(w)
   count('accepted', #w.jobs / 2)
 end
 
+-- next_place is how long until a place can be free: not while nothing goes out.
+local function next_place(list, now, paused)
+  if paused then return 30000000 end
+  local wait = earliest(list, now + A.lead) - now
+  if call('ZCARD', K.tenants) > 0 or call('ZCARD', K.leased) > 0 then return wait end
+  return math.max(wait, (first_score(K.waiting) or now) - now)
+end
+
 local function push()
   local now, raw = read_clock()
   local status = load_contract()
@@ -47,6 +55,7 @@ local function push()
     if jobs[i].key ~= NO_KEY then hashes[#hashes + 1] = jobs[i].key end
   end
   local q = open_queue(raw, size)
+  trim(raw, FEW + 2 * ended)
   local known, ids = load_keys(hashes, raw), known_ids(jobs)
   local w = {jobs = {}, tries = {}, waiting = {}, expires = {}, ready = {}, keys = {}, tenants = {}, size = 0,
     order = math.max(now, S.order)}
@@ -57,7 +66,7 @@ local function push()
       if not paused then when = estimate(list, now + math.max(0, j.delay), raw + math.max(0, j.delay), q.ready, q.own(j.t.tenant), q.tenants) end
       v, id, state = 'accepted', j.id, accept(j, q, w, now)
       if j.key ~= NO_KEY then known[j.key] = {id = j.id, print = j.print, state = ''} end
-    elseif not id then wait = earliest(list, now + A.lead) - now end
+    elseif not id then wait = next_place(list, now, paused) end
     replies[i] = {v, id or '', state or '', int(q.depth), when, int(wait)}
   end
   if #w.jobs > 0 then

@@ -143,6 +143,9 @@ func (s *Store) Destinations(ctx context.Context, prefix, after string, limit in
 		if job.CodeOf(err) == job.CodeDestinationNotFound && err != nil {
 			continue // deleted meanwhile
 		}
+		if job.CodeOf(err) == job.CodeDestinationFaulty {
+			d, err = &Destination{Name: name, Faulty: "its data in Redis is damaged", Live: Live{State: "faulty", StateReasons: []string{"its data in Redis is damaged"}}}, nil
+		}
 		if err != nil {
 			return nil, "", err
 		}
@@ -248,6 +251,9 @@ func (st *Status) ended(name, text string) error {
 func (st *Status) fill(n *Note) {
 	st.Attempts, st.Response, st.Producer, st.Tenant, st.Priority = n.Attempts, n.Response, n.Producer, n.Tenant, n.Priority
 	st.CreatedAt, st.DeliverAt, st.ExpiresAt, st.Metadata = n.Created, n.Deliver, n.Expires, n.Metadata
+	if st.CreatedAt.IsZero() {
+		st.CreatedAt = st.ID.Time() // a job that a script ended has no other record of it
+	}
 	if len(n.Attempts) > 0 && st.Outcome == "" {
 		st.Outcome = string(n.Attempts[len(n.Attempts)-1].Outcome)
 	}

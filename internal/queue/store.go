@@ -178,7 +178,13 @@ func (s *Store) run(ctx context.Context, script *redisdb.Script, lane string, ar
 		return nil, noLane(lane)
 	}
 	reply, err := s.db.Run(ctx, script, keys, args...)
-	return reply, callerError(err)
+	if err = callerError(err); job.CodeOf(err) == job.CodeInternal && err != nil {
+		// A script that fails on one lane and not on others has met data that no
+		// script wrote: the lane is at fault, not the service.
+		return nil, &job.Error{Code: job.CodeDestinationFaulty, RetryAfter: 30 * time.Second, Cause: err,
+			Detail: fmt.Sprintf("the data of %q in Redis is damaged", lane)}
+	}
+	return reply, err
 }
 
 func callerError(err error) error {

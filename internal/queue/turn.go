@@ -126,7 +126,8 @@ type TurnReply struct {
 
 // Turns sends turns in one pipeline, each executed at most once. Replies come by position.
 func (s *Store) Turns(ctx context.Context, worker string, turns []Turn) []TurnReply {
-	calls := make([]redisdb.Call, len(turns))
+	var calls []redisdb.Call
+	var sent []int
 	replies := make([]TurnReply, len(turns))
 	for i := range turns {
 		keys, err := s.db.Keys().Lane(turns[i].Lane)
@@ -134,12 +135,11 @@ func (s *Store) Turns(ctx context.Context, worker string, turns []Turn) []TurnRe
 			replies[i].Err = err
 			continue
 		}
-		calls[i] = redisdb.Call{Script: turnScript, Keys: keys, Args: s.turnArgs(worker, &turns[i]), Once: true}
+		calls = append(calls, redisdb.Call{Script: turnScript, Keys: keys, Args: s.turnArgs(worker, &turns[i]), Once: true})
+		sent = append(sent, i)
 	}
-	for i, r := range s.db.Pipeline(ctx, calls) {
-		if replies[i].Err != nil {
-			continue
-		}
+	for k, r := range s.db.Pipeline(ctx, calls) {
+		i := sent[k]
 		if r.Err != nil {
 			replies[i].Err = r.Err
 			continue

@@ -33,6 +33,13 @@ local function turn()
   load_state()
   local list = C.list
   open_limits(list, now)
+  -- No slot is granted further ahead: the clock went back while nobody could tell.
+  local back = list.last - now - MAX_HORIZON
+  if back > STEP then
+    call('HINCRBY', K.clock, 'adj', int(back)) ; call('HINCRBY', K.clock, 'steps', 1)
+    now, adj, stepped = now + back, adj + back, true
+    open_limits(list, now)
+  end
   local lost = memory_lost(identity(), list)
   if lost then
     forget_slots(list, math.max(now, A.mylast - MAX_HORIZON))

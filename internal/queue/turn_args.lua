@@ -24,4 +24,4 @@
 A = {lane = ARGV[1], wake = ARGV[2], worker = ARGV[3], call = ARGV[4], lost = ARGV[5], want = tonumber(ARGV[6]),
   short = tonumber(ARGV[7]), keep = ARGV[8] == '1', expect = tonumber(ARGV[9]), width = tonumber(ARGV[10]),
   confirmed = ARGV[11], move = tonumber(ARGV[12]), lead = tonumber(ARGV[13]), horizon = tonumber(ARGV[14]),
-  bytes = tonumber(ARGV[15]), mylast = tonumber(ARGV[16]), late = tonumber(ARGV[17]), nres = tonumber(ARGV[18]), results = 19}
+  bytes = tonumber(ARGV[15]), turns = true, mylast = tonumber(ARGV[16]), late = tonumber(ARGV[17]), nres = tonumber(ARGV[18]), results = 19}

@@ -9,7 +9,7 @@ end
 algorithms.leaky_bucket = {
   load = function(l, s, last)
     local a, b, rate = string.match(s or '', '^(%d+):(%d+):(%d+)$')
-    if not a then return {last = last, rem = 0} end
+    if not a or tonumber(a) + (b ~= '0' and 1 or 0) < last then return {last = last, rem = 0} end
     if tonumber(rate) ~= l.rate and b ~= '0' then return {last = tonumber(a) + 1, rem = 0} end
     return {last = tonumber(a), rem = tonumber(b)}
   end,

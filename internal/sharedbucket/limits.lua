@@ -7,11 +7,14 @@ local MEMORY = 1400000 -- µs
 local MOST_LATE = 0.015 -- of the shortest window: what lateness of a worker may cost of the rate
 
 -- track keeps the largest value of the present and the previous window, saved as cur:prev:since.
+-- Only a turn, which knows what time to expect, moves it on (A.turns): another
+-- call may see a step of the clock before it is mended, and would forget too early.
 local function track(saved, want, now, window)
   local cur, prev, since = string.match(saved or '', '^(%d+):(%d+):(%d+)$')
+  if cur and not A.turns then return math.max(tonumber(cur), tonumber(prev), want), saved end
   if not cur then cur, prev, since = want, 0, now
   else
-    cur, prev, since = tonumber(cur), tonumber(prev), tonumber(since)
+    cur, prev, since = tonumber(cur), tonumber(prev), math.min(tonumber(since), now)
     if now >= since + window then
       prev = (now >= since + 2 * window) and 0 or cur
       cur, since = want, now

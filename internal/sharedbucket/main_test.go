@@ -17,7 +17,7 @@ var backends = []string{"redis", "miniredis"}
 
 // bucketMain runs one step on the limits given.
 const bucketMain = `
-A = {op = ARGV[1], limits = ARGV[2], now = tonumber(ARGV[3]), width = tonumber(ARGV[5]), lead = tonumber(ARGV[6]),
+A = {turns = true, op = ARGV[1], limits = ARGV[2], now = tonumber(ARGV[3]), width = tonumber(ARGV[5]), lead = tonumber(ARGV[6]),
   horizon = tonumber(ARGV[7]), n = tonumber(ARGV[8]), k = tonumber(ARGV[9]), slot = tonumber(ARGV[10])}
 C.guard_us = tonumber(ARGV[4])
 local list = parse_limits(A.limits)

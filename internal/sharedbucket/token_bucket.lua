@@ -24,8 +24,9 @@ end
 algorithms.token_bucket = {
   load = function(l, s, last)
     local a, have, n, from, room = string.match(s or '', '^(%d+):(%d+):(%d+):(%d+):(%d+)$')
-    -- A lane that has sent starts as if its last slot had been taken from a full bucket.
-    if not a then return {last = last, have = (last > 0 and l.burst - 1 or l.burst) * l.n, from = last + 1, room = 0} end
+    -- A limit that did not see the lane's last slot, because it is new, has another
+    -- name or was away, starts empty there: what it would have let through is not known.
+    if not a or tonumber(a) < last then return {last = last, have = last > 0 and 0 or l.burst * l.n, from = last + 1, room = 0} end
     local st = {last = tonumber(a), have = tonumber(have), from = tonumber(from), room = tonumber(room)}
     n = tonumber(n)
     if n ~= l.n and n > 0 then st.have, st.from, st.room = rescale(st.have, n, l.n), st.last + 1, 0 end

@@ -55,17 +55,17 @@ func (w *Twin) Open(limits []TwinLimit, now, guard, width int64) {
 func (w *Twin) load(l TwinLimit, n int64) bucket {
 	old := w.saved[l.Name]
 	if l.Algorithm == "leaky_bucket" {
-		if b, ok := old.(*leaky); ok {
+		if b, ok := old.(*leaky); ok && b.slot() >= w.last {
 			return b.adapt(l.Rate)
 		}
 		return &leaky{last: w.last, rate: l.Rate}
 	}
-	if b, ok := old.(*token); ok {
+	if b, ok := old.(*token); ok && b.last >= w.last {
 		return b.adapt(l, n)
 	}
 	b := &token{rate: l.Rate, burst: l.Burst, last: w.last, have: l.Burst * n, n: n, from: w.last + 1}
 	if w.last > 0 {
-		b.have -= n
+		b.have = 0 // what it would have let through is not known
 	}
 	return b
 }

@@ -39,6 +39,14 @@ func (t *tracked) track(value, now, window int64) int64 {
 // leaky is one slot every n/rate µs: the last one is at last + rem/rate.
 type leaky struct{ last, rem, rate int64 }
 
+// slot is the last slot, rounded up to a whole µs.
+func (b *leaky) slot() int64 {
+	if b.rem != 0 {
+		return b.last + 1
+	}
+	return b.last
+}
+
 func (b *leaky) adapt(rate int64) bucket {
 	if rate != b.rate && b.rem != 0 {
 		b.last, b.rem = b.last+1, 0
