@@ -106,7 +106,6 @@ func (d *Drain) Stop() {
 		d.stopping.Store(true)
 		close(d.stopCh)
 		if d.started.CompareAndSwap(false, true) {
-		d.lastLoop.Store(time.Now().UnixNano())
 			close(d.done)
 		}
 	})

@@ -128,8 +128,9 @@ func TestRedisErrorsBackOff(t *testing.T) {
 				w.run(time.Second) // slots in hand are used up
 				begin, sent := time.Now(), len(w.writes())
 				w.run(20 * time.Second)
-				if n := len(w.seen("claim", begin)); n < 12 || n > 28 {
-					t.Errorf("%d claims in 20s without Redis, want about one a second", n)
+				if n := len(w.seen("claim", begin)); n < 8 || n > 28 {
+					// A turn that fails puts the next claim off as well.
+					t.Errorf("%d claims in 20s without Redis, want one every one to two seconds", n)
 				}
 				if n := len(w.seen("turn", begin)); n > 45 {
 					t.Errorf("%d turns in 20s without Redis", n)

@@ -1,0 +1,169 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tundish/internal/job"
+)
+
+func tokens(name string) string {
+	return `{"name":"` + name + `","algorithm":"token_bucket","rate":20,"per":"1s","burst":10}`
+}
+
+// A limit that did not see the lane's last slots starts empty: a change of its
+// name, or going back to an old one, gives no second burst.
+func TestRenamedTokenBucketGivesNoSecondBurst(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	granted := 0
+	for i, name := range []string{"a", "b", "c", "a"} {
+		b.apply(tokens(name), "")
+		if i == 0 {
+			b.accept(newJobs(100, "")...)
+		}
+		r := b.s.Turns(t.Context(), "w", []Turn{{Lane: b.lane, Call: uint64(i) + 1, Want: 100, Ahead: 100 * time.Millisecond}})[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		granted += len(r.Leases)
+	}
+	// The burst, and at 20 per second what comes within the horizon and the calls.
+	if granted < 10 || granted > 15 {
+		t.Errorf("%d granted over three renames at once; a burst is 10", granted)
+	}
+}
+
+// A full queue of which nothing goes out does not ask its callers back at once.
+func TestFullQueueThatDoesNotDrain(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), `"queue":{"capacity":2}`)
+	b.accept(newJobs(2, "")...)
+	if _, err := b.s.Pause(t.Context(), b.lane, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.push(newJobs(1, "")...)[0]; r.Verdict != Full || r.RetryAfter < 10*time.Second {
+		t.Errorf("paused: %s, retry after %s", r.Verdict, r.RetryAfter)
+	}
+	if _, err := b.s.Resume(t.Context(), b.lane); err != nil {
+		t.Fatal(err)
+	}
+	r := b.s.Turns(t.Context(), "w", []Turn{{Lane: b.lane, Call: 1, Want: 2, Ahead: 100 * time.Millisecond}})[0]
+	if len(r.Leases) != 2 {
+		t.Fatalf("%d leases, %v", len(r.Leases), r.Err)
+	}
+	var results []Result
+	for _, l := range r.Leases {
+		results = append(results, Result{ID: l.ID, Token: l.Token, Kind: KindRetry, Delay: 20 * time.Second, Note: []byte("{}"), Counts: true})
+	}
+	b.s.Turns(t.Context(), "w", []Turn{{Lane: b.lane, Call: 2, Result: results}})
+	if r := b.push(newJobs(1, "")...)[0]; r.Verdict != Full || r.RetryAfter < 15*time.Second {
+		t.Errorf("all in back-off for 20 s: %s, retry after %s", r.Verdict, r.RetryAfter)
+	}
+}
+
+// A file's destination is removed in the file; one that the file let go, by anybody.
+func TestDeleteOfAFilesDestination(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	c, written := contractOf(t, b.lane, perSecond(50), "")
+	request := ApplyRequest{Name: b.lane, Contract: c, Written: written, Source: Source{Kind: "file", Set: "payments", Revision: 3}}
+	if _, _, err := b.s.Apply(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.s.Delete(t.Context(), b.lane, 0, true); job.CodeOf(err) != job.CodeOwnedByFile {
+		t.Errorf("delete: %v", err)
+	}
+	if owned, err := b.s.OwnedBy(t.Context(), "payments"); err != nil || len(owned) != 1 {
+		t.Errorf("owned: %v, %v", owned, err)
+	}
+	if err := b.s.Orphan(t.Context(), b.lane, "payments", 3); err != nil {
+		t.Fatal(err)
+	}
+	if owned, err := b.s.OwnedBy(t.Context(), "payments"); err != nil || len(owned) != 0 {
+		t.Errorf("owned after it was let go: %v, %v", owned, err)
+	}
+	if _, _, err := b.s.Apply(t.Context(), request); err != nil {
+		t.Errorf("its own set takes it again: %v", err)
+	}
+	if err := b.s.Orphan(t.Context(), b.lane, "payments", 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.s.Delete(t.Context(), b.lane, 0, true); err != nil {
+		t.Errorf("delete of what the file let go: %v", err)
+	}
+}
+
+// One lane with data of a wrong kind is shown as faulty, and the others are listed.
+func TestDamagedLaneDoesNotHideTheList(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	c, written := contractOf(t, "other", perSecond(50), "")
+	if _, _, err := b.s.Apply(t.Context(), ApplyRequest{Name: "other", Contract: c, Written: written}); err != nil {
+		t.Fatal(err)
+	}
+	client := b.db.Client()
+	client.Del(t.Context(), b.keys.State())
+	client.Set(t.Context(), b.keys.State(), "not a hash", 0)
+	list, _, err := b.s.Destinations(t.Context(), "", "", 10)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d listed, %v", len(list), err)
+	}
+	for _, d := range list {
+		if faulty := d.Name == b.lane; faulty != (d.Live.State == "faulty") {
+			t.Errorf("%s is %s", d.Name, d.Live.State)
+		}
+	}
+}
+
+// A stray member of ready neither stops a delete nor outlives it.
+func TestDeleteWithAStrayMember(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	b.accept(newJobs(3, "")...)
+	b.db.Client().ZAdd(t.Context(), strings.TrimSuffix(b.keys.State(), "state")+"ready", zero("zzz"))
+	if _, err := b.s.Delete(t.Context(), b.lane, 0, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// A clock that went back while no worker could tell does not hold the lane.
+func TestStepBackThatNobodySaw(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	b.accept(newJobs(10, "")...)
+	turn := func(call uint64) TurnReply {
+		return b.s.Turns(t.Context(), "w", []Turn{{Lane: b.lane, Call: call, Want: 2, Ahead: 100 * time.Millisecond}})[0]
+	}
+	if r := turn(1); len(r.Leases) != 2 {
+		t.Fatalf("%d leases, %v", len(r.Leases), r.Err)
+	}
+	client := b.db.Client()
+	client.HIncrBy(t.Context(), b.keys.Clock(), "adj", -time.Hour.Microseconds())
+	turn(2)
+	adj, err := client.HGet(t.Context(), b.keys.Clock(), "adj").Int64()
+	if err != nil || adj < -time.Second.Microseconds() {
+		t.Errorf("adj is %d µs, %v; the step was not mended", adj, err)
+	}
+}
+
+// A name that nobody may give, in the due index by accident, harms no other lane.
+func TestBadNameAmongTurns(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	b.accept(newJobs(1, "")...)
+	r := b.s.Turns(t.Context(), "w", []Turn{{Lane: "Not A Name", Call: 1, Want: 1}, {Lane: b.lane, Call: 2, Want: 1, Ahead: 100 * time.Millisecond}})
+	if r[0].Err == nil || r[1].Err != nil || len(r[1].Leases) != 1 {
+		t.Errorf("%v; %v with %d leases", r[0].Err, r[1].Err, len(r[1].Leases))
+	}
+}
+
+func zero(member string) redis.Z { return redis.Z{Member: member} }
