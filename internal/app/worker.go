@@ -110,6 +110,9 @@ func (w *Worker) start(ctx context.Context) error {
 		w.drain.Stop()
 		wg.Wait()
 	})
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tundish", Name: "loop_last_turn_timestamp_seconds",
+		Help: "When a loop last passed; one that stands still is not ready.", ConstLabels: prometheus.Labels{"loop": "drain"}},
+		func() float64 { return float64(w.drain.LastLoop().UnixMilli()) / 1000 }))
 	w.admin.setReady(w.ready)
 	w.log.Info("worker drains", "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
 	return nil

@@ -22,11 +22,19 @@ type gateConn struct {
 	net.Conn
 	raw    syscall.RawConn // nil when the platform has none
 	pass   atomic.Pointer[pass]
-	reused atomic.Bool // carried a request before
-	ended  atomic.Bool // nothing more can be read
+	reused atomic.Bool  // carried a request before
+	ended  atomic.Bool  // nothing more can be read
+	used   atomic.Int64 // when the last answer was read, ns since processStart
 	closed chan struct{}
 	once   sync.Once
 }
+
+// peekAfter is how long a connection must have been unused for a look at what its
+// reader may not have seen: while it is busy the reader is awake, and the look
+// is a system call for each request.
+const peekAfter = time.Second
+
+var processStart = time.Now().Add(-peekAfter)
 
 func newGateConn(c net.Conn) *gateConn {
 	g := &gateConn{Conn: c, closed: make(chan struct{})}
@@ -48,6 +56,9 @@ func (c *gateConn) dead() bool {
 	case <-c.closed:
 		return true
 	default:
+	}
+	if time.Since(processStart)-time.Duration(c.used.Load()) < peekAfter {
+		return c.ended.Load()
 	}
 	return c.raw != nil && peerEnded(c.raw, c.reused.Load())
 }

@@ -135,6 +135,7 @@ func (p *pool) push(c *conn) bool {
 		return false
 	}
 	c.idleSince = time.Now()
+	c.gate.used.Store(int64(c.idleSince.Sub(processStart)))
 	p.idle = append(p.idle, c)
 	return true
 }

@@ -11,6 +11,8 @@ type Metrics struct {
 	attempts    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	queueWait   *prometheus.HistogramVec
+	lateness    *prometheus.HistogramVec
+	finished    *prometheus.CounterVec
 	granted     *prometheus.CounterVec
 	slotsDead   *prometheus.CounterVec
 	stale       *prometheus.CounterVec
@@ -33,6 +35,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		attempts:    counter("attempts_total", "Attempts by outcome.", "destination", "outcome", "result"),
 		duration:    histogram("attempt_duration_seconds", "From the first byte written to the outcome.", prometheus.ExponentialBucketsRange(0.001, 60, 14)),
 		queueWait:   histogram("queue_wait_seconds", "From the push to the write.", wait),
+		lateness:    histogram("slot_lateness_seconds", "From the earliest moment of a slot to the write.", prometheus.ExponentialBucketsRange(0.0001, 1, 12)),
+		finished:    counter("jobs_finished_total", "Jobs that ended by a result of this process.", "destination", "state"),
 		granted:     counter("slots_granted_total", "Slots handed out with a job.", "destination"),
 		slotsDead:   counter("slots_dead_total", "Slots that were over before the write.", "destination"),
 		stale:       counter("stale_results_total", "Results refused because somebody else held the job.", "destination"),
@@ -43,7 +47,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		limit:       defaultLabels, labels: map[string]struct{}{},
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.granted, m.slotsDead, m.stale, m.clockSteps, m.stateLost, m.senders, m.sendersBusy)
+		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.lateness, m.finished, m.granted, m.slotsDead, m.stale, m.clockSteps, m.stateLost, m.senders, m.sendersBusy)
 	}
 	return m
 }

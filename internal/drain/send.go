@@ -212,6 +212,7 @@ func (a *attempt) observe(res deliver.Result, j *job.Job) {
 	m.attempts.WithLabelValues(name, string(res.Outcome), string(res.Outcome.Class())).Inc()
 	if res.Wrote {
 		m.duration.WithLabelValues(name).Observe(res.Duration.Seconds())
+		m.lateness.WithLabelValues(name).Observe(max(0, (time.Duration(a.at.Load()) - a.from).Seconds()))
 		m.queueWait.WithLabelValues(name).Observe(max(0, res.StartedAt.Sub(j.CreatedAt).Seconds()))
 	}
 }

@@ -203,6 +203,9 @@ func (l *lane) inForce(r *queue.TurnReply) {
 
 func (lp *loop) verdicts(l *lane, t *queue.Turn, r *queue.TurnReply) {
 	for i, v := range r.Verdicts {
+		if v == "ok" && i < len(t.Result) && t.Result[i].Kind.Final() {
+			lp.d.cfg.Metrics.finished.WithLabelValues(l.label, string(t.Result[i].Kind)).Inc()
+		}
 		if v != "ok" && v != "again" && i >= l.resent && i < len(t.Result) {
 			lp.d.cfg.Metrics.stale.WithLabelValues(l.label).Inc()
 		}

@@ -37,6 +37,9 @@ const (
 	KindRelease   Kind = "release" // back to its place, no byte was written: the slot is given back
 )
 
+// Final says whether the job ends with it.
+func (k Kind) Final() bool { return k == KindDelivered || k == KindDead || k == KindUnknown }
+
 // Result is what became of one lease.
 type Result struct {
 	ID      job.ID
