@@ -9,10 +9,9 @@
 -- ARGV[7] set        of a file
 -- ARGV[8] revision   of a file, 0: none
 -- ARGV[9] lost       1: the caller has known another installation under this name: memory was lost
--- ARGV[10] keep      µs for which a deleted lane's slots are remembered
--- ARGV[11] fields    name, value … of the conf hash
+-- ARGV[10] fields    name, value … of the conf hash
 -- Reply: {verdict, version, gen, effective µs}; verdict: created, updated, unchanged,
 -- version_mismatch, owned_by_file, owned_by_other, older.
 A = {lane = ARGV[1], wake = ARGV[2], ifversion = tonumber(ARGV[3]), ifnone = ARGV[4] == '1', dry = ARGV[5] == '1',
-  kind = ARGV[6], set = ARGV[7], revision = tonumber(ARGV[8]), lost = ARGV[9] == '1', keep = tonumber(ARGV[10]), fields = 11,
+  kind = ARGV[6], set = ARGV[7], revision = tonumber(ARGV[8]), lost = ARGV[9] == '1', fields = 10,
   expect = 0, width = 0, lead = 1000, horizon = 100000, confirmed = '', move = 0}

@@ -101,7 +101,7 @@ func (s *Store) apply(ctx context.Context, r ApplyRequest) (string, error) {
 		kind = "api"
 	}
 	args := append([]any{r.Name, s.db.Keys().Wake(), r.IfVersion, flag(r.IfNone), flag(r.DryRun), kind, r.Source.Set, r.Source.Revision,
-		flag(r.MemoryLost), tombstone(r.Contract).Microseconds()}, fields...)
+		flag(r.MemoryLost)}, fields...)
 	reply, err := s.run(ctx, applyScript, r.Name, args)
 	if err != nil {
 		return "", err

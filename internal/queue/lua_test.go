@@ -16,7 +16,7 @@ var argvNames = map[string][]string{
 	"turn": {"lane", "wake", "worker", "call", "lost", "want", "short", "keep", "expect", "width", "confirmed", "move",
 		"lead", "horizon", "bytes", "mylast", "late", "nres", "results"},
 	"push":   {"lane", "wake", "n", "jobs"},
-	"apply":  {"lane", "wake", "ifversion", "ifnone", "dry", "kind", "set", "revision", "lost", "keep", "fields"},
+	"apply":  {"lane", "wake", "ifversion", "ifnone", "dry", "kind", "set", "revision", "lost", "fields"},
 	"pause":  {"lane", "wake", "reason"},
 	"delete": {"lane", "ifversion", "cancel", "keep"},
 	"read":   {"lane", "id"},

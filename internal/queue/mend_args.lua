@@ -3,4 +3,4 @@
 -- ARGV[1] lane
 -- ARGV[2] wake  channel that wakes workers
 -- Reply: {'no_lane' | 'faulty' | 'deleting' | 'ok', repaired entries, repaired leases, removed tombstones}.
-A = {lane = ARGV[1], wake = ARGV[2], expect = 0, width = 0, lead = 1000, horizon = 100000, confirmed = '', move = 0, lost = '', results = 1}
+A = {lane = ARGV[1], wake = ARGV[2], expect = 0, width = 0, lead = 1000, horizon = 100000, confirmed = '', move = 0}

@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tundish/internal/job"
+	"tundish/internal/redisdb"
+	"tundish/internal/redistest"
 )
 
 func tokens(name string) string {
@@ -167,3 +169,52 @@ func TestBadNameAmongTurns(t *testing.T) {
 }
 
 func zero(member string) redis.Z { return redis.Z{Member: member} }
+
+// What a process knows of a loss counts also when another applied the same first.
+func TestLossIsHeardWhenAnotherAppliedFirst(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	c, written := contractOf(t, b.lane, perSecond(50), "")
+	if _, _, err := b.s.Apply(t.Context(), ApplyRequest{Name: b.lane, Contract: c, Written: written, Source: Source{Kind: "api"}, MemoryLost: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.accept(newJobs(1, "")...)
+	r := b.s.Turns(t.Context(), "w", []Turn{{Lane: b.lane, Call: 1, Want: 1, Ahead: 100 * time.Millisecond}})[0]
+	if r.Err != nil || !r.LostMemory || len(r.Leases) != 0 {
+		t.Errorf("lost %v, %d leases at once, %v", r.LostMemory, len(r.Leases), r.Err)
+	}
+}
+
+// A full server lets lanes be claimed and drained: that is what makes room.
+func TestFullServerIsDrained(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	db, err := redisdb.Open(t.Context(), redisdb.Config{URL: server.URL(), Namespace: "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	s := New(db)
+	c, written := contractOf(t, "bank", perSecond(50), "")
+	if _, _, err := s.Apply(t.Context(), ApplyRequest{Name: "bank", Contract: c, Written: written}); err != nil {
+		t.Fatal(err)
+	}
+	var none [redisdb.Shards]ClockView
+	if _, err := s.Push(t.Context(), "bank", newJobs(2, "")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Claim(t.Context(), 0, MaxClaim, &none); err != nil { // the scripts are loaded
+		t.Fatal(err)
+	}
+	keys, _ := db.Keys().Lane("bank")
+	db.Client().ZAdd(t.Context(), keys.Due(), redis.Z{Member: "bank", Score: 1})
+	server.Config(t, "maxmemory", "1")
+	if _, err := s.Push(t.Context(), "bank", newJobs(1, "")); job.CodeOf(err) != job.CodeUnavailable {
+		t.Errorf("push to a full server: %v", err)
+	}
+	claim, err := s.Claim(t.Context(), 0, MaxClaim, &none)
+	if err != nil || len(claim.Lanes) != 1 {
+		t.Errorf("claimed %v, %v", claim.Lanes, err)
+	}
+}

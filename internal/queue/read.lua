@@ -68,7 +68,6 @@ local function read()
   for i, c in ipairs({{'HLEN', 'jobs'}, {'ZCARD', 'ready'}, {'ZCARD', 'waiting'}, {'ZCARD', 'leased'}, {'ZCARD', 'dead'},
     {'HLEN', 'idem'}, {'HLEN', 'done'}}) do counts[i] = call(c[1], K[c[2]]) end
   counts[8] = pushed_at()
-  counts[9] = C.list and int(math.max(0, earliest(C.list, now + A.lead) - now)) or '0'
   return {status, int(raw), int(adj), call('HGETALL', K.conf), call('HGETALL', K.state), counts, job}
 end
 
