@@ -148,8 +148,11 @@ func (l *fakeLane) move(now int64) {
 func (l *fakeLane) running() bool { return !l.paused && l.marked != l.version }
 
 func (l *fakeLane) lease(worker string, t *queue.Turn, now, tolerance int64) (leases []queue.Lease, why string) {
-	if t.Want <= 0 {
+	if t.Want <= 0 && !t.Short {
 		return nil, "none"
+	}
+	if t.Want <= 0 {
+		return nil, l.shortOfSenders(t, now)
 	}
 	ready := l.in("ready")
 	room := l.cap - len(l.in("leased"))
@@ -177,9 +180,16 @@ func (l *fakeLane) lease(worker string, t *queue.Turn, now, tolerance int64) (le
 	case want == room:
 		return leases, "cap"
 	case t.Short:
-		return leases, "senders"
+		return leases, l.shortOfSenders(t, now)
 	}
 	return leases, "more"
+}
+
+func (l *fakeLane) shortOfSenders(t *queue.Turn, now int64) string {
+	if max(l.last+l.interval, now+t.Lead.Microseconds()) > now+t.Ahead.Microseconds()/2 {
+		return "slot"
+	}
+	return "senders"
 }
 
 // look is when the lane must be looked at next; 0: not at all.

@@ -105,6 +105,26 @@ func TestShortSendersLetTheLaneGo(t *testing.T) {
 	})
 }
 
+// A fast lane fills its half of the senders with jobs whose slots are still to
+// come. It needs no other worker: they come back in time.
+func TestPrefetchedJobsAreNoReasonToLetGo(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.cfg.Concurrency = 180
+		l := w.lane("bank", 3000, func(l *fakeLane) { l.interval = 1000 })
+		w.start()
+		begin := time.Now()
+		w.run(2 * time.Second)
+		if got := w.count(l, "delivered"); got < 1900 {
+			t.Errorf("%d jobs delivered in 2s at 1000/s", got)
+		}
+		// One claim each second and one for each 500 ms without anything to do.
+		if claims := w.seen("claim", begin); len(claims) > 12 {
+			t.Errorf("%d claims in 2s: the lane is given up and taken again", len(claims))
+		}
+	})
+}
+
 func TestOneSenderWorks(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

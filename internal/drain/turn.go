@@ -47,7 +47,7 @@ func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 			lp.fetch(l) // beside the turn: slots that it brings would not wait
 		}
 		t.Want, t.Short = lp.ask(l)
-		t.Keep = now-l.since < keepFor && t.Want > 0
+		t.Keep = now-l.since < keepFor
 	}
 	n := min(len(l.results), queue.MaxResults)
 	t.Result, l.results = l.results[:n:n], l.results[n:]

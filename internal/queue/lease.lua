@@ -1,5 +1,6 @@
 -- lease: up to A.want jobs, each with its slot. Answers the leases and why it stopped:
--- empty, slot (the next slot is beyond the horizon), cap, senders, more, none (nothing was wanted).
+-- empty, slot (the next slot is beyond the horizon, or for want of senders beyond half of it), cap, senders, more, none
+-- (nothing was wanted).
 -- A lease: id, token, slot, sent, used, crashes, first, history, envelope.
 
 -- affordable cuts the choice to A.bytes of bodies; a larger job goes alone.
@@ -61,8 +62,13 @@ local function tenants_of(chosen)
   return seen
 end
 
+-- short_of_senders says whether that matters: what is granted may last until senders come back.
+local function short_of_senders(list, now)
+  return earliest(list, now + A.lead) > now + A.horizon / 2 and 'slot' or 'senders'
+end
+
 local function lease(list, now, raw)
-  if A.want <= 0 then return {}, A.short == 1 and 'senders' or 'none' end
+  if A.want <= 0 then return {}, A.short == 1 and short_of_senders(list, now) or 'none' end
   local room = C.cap - call('ZCARD', K.leased)
   if room <= 0 then return {}, 'cap' end
   if call('ZCARD', K.tenants) == 0 then return {}, 'empty' end
@@ -81,5 +87,5 @@ local function lease(list, now, raw)
   if #chosen < #slots then return out, 'empty' end
   if #slots < want then return out, 'slot' end
   if want == room then return out, 'cap' end
-  return out, A.short == 1 and 'senders' or 'more'
+  return out, A.short == 1 and short_of_senders(list, now) or 'more'
 end

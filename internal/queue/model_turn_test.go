@@ -239,6 +239,14 @@ func (m *model) leases(worker string, t *Turn, r *TurnReply) {
 
 func (m *model) slotsEnd(t *Turn) int64 { return max(t.Ahead, t.Lead).Microseconds() }
 
+// halves is 2 where half of the horizon is enough: senders are short.
+func (m *model) halves(t *Turn) int64 {
+	if t.Short {
+		return 2
+	}
+	return 1
+}
+
 // why checks the reason for handing out no more.
 func (m *model) why(t *Turn, r *TurnReply, room int) {
 	n, ready := len(r.Leases), len(m.in(job.Ready))
@@ -247,7 +255,7 @@ func (m *model) why(t *Turn, r *TurnReply, room int) {
 		"none":    t.Want == 0,
 		"cap":     n >= room,
 		"empty":   ready == 0,
-		"slot":    m.lastSlot+1_005_000/m.cfg.rate+1+1_000_000/m.cfg.rate*2 >= m.now+m.slotsEnd(t),
+		"slot":    m.lastSlot+1_005_000/m.cfg.rate+1+1_000_000/m.cfg.rate*2 >= m.now+m.slotsEnd(t)/m.halves(t),
 		"more":    n == t.Want || ready >= 0 && m.expiredNow(),
 		"senders": t.Short,
 	}

@@ -64,7 +64,7 @@ type Turn struct {
 	Call   uint64 // of this worker, counted over all lanes
 	Lost   []LostCall
 	Want   int  // jobs, at most MaxLease; 0 only settles
-	Short  bool // Want is all the senders that are free
+	Short  bool // Want is less than the worker could use: it has no more senders for the lane
 	Keep   bool // the worker will look again by its own timer
 	Clock  ClockView
 	Lead   time.Duration

@@ -6,7 +6,7 @@
 -- ARGV[4] call       number of this call of the worker
 -- ARGV[5] lost       calls whose reply was lost: "call,first deadline µs,last deadline µs;" …
 -- ARGV[6] want       jobs wanted, at most 100; 0: only settle
--- ARGV[7] short      1 when want is all the senders that are free
+-- ARGV[7] short      1 when want is less than the worker could use, for want of senders
 -- ARGV[8] keep       1 when the worker will look again by its own timer
 -- ARGV[9] expect     earliest logical time µs by the worker's bounds, 0: unknown
 -- ARGV[10] width     of those bounds, µs
