@@ -30,6 +30,7 @@ const (
 	CodeQueueFull             Code = "queue_full"
 	CodeQueueBytesFull        Code = "queue_bytes_full"
 	CodeTenantShareFull       Code = "tenant_share_full"
+	CodeTooManyBadKeys        Code = "too_many_bad_keys"
 	CodeUnavailable           Code = "unavailable"
 	CodeOverloaded            Code = "overloaded"
 	CodeDestinationPaused     Code = "destination_paused"
@@ -64,6 +65,7 @@ var codes = map[Code]codeInfo{
 	CodeQueueFull:             {429, "The queue is full", true},
 	CodeQueueBytesFull:        {429, "The queue is full by bytes", true},
 	CodeTenantShareFull:       {429, "The tenant's share of the queue is full", true},
+	CodeTooManyBadKeys:        {429, "Too many wrong keys", false},
 	CodeUnavailable:           {503, "Temporarily unavailable", true},
 	CodeOverloaded:            {503, "Too many pushes are waiting", true},
 	CodeDestinationPaused:     {503, "The destination is paused and refuses jobs", true},
