@@ -141,7 +141,7 @@ func (a *API) contract(ctx context.Context, name string) (*destination.Contract,
 func (a *API) routes(mux *http.ServeMux) error {
 	humaGlobals()
 	h := humago.New(mux, openAPIConfig(a.cfg.Version))
-	h.UseMiddleware(guard(a.cfg.Keys))
+	h.UseMiddleware(guard(a.cfg.Keys, newBadKeys(a.cfg.Now)))
 
 	const one = "/v1/destinations/{destination}"
 	register(h, http.MethodPost, one+"/jobs", "push-job", "Push a job", a.push, accepts[jobSchema](typeJSON), status(http.StatusAccepted), needs(ScopeEnqueue))

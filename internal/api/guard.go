@@ -16,13 +16,13 @@ const scopeOf = "scopes"
 
 // guard finds out who calls and refuses what the key may not do. A
 // destination outside the producer's patterns does not exist for it.
-func guard(keys *Keys) func(huma.Context, func(huma.Context)) {
+func guard(keys *Keys, bad *badKeys) func(huma.Context, func(huma.Context)) {
 	return func(hc huma.Context, next func(huma.Context)) {
 		c := callOf(hc.Context())
 		if keys != nil {
-			p := keys.find(presented(c.r))
-			if p == nil {
-				deny(c, job.Errorf(job.CodeUnauthenticated, "send a key as Authorization: Bearer, Tundish-Key or the user name of Basic"))
+			p, err := identify(keys, bad, c.r)
+			if err != nil {
+				deny(c, err)
 				return
 			}
 			c.producer = p
@@ -33,6 +33,19 @@ func guard(keys *Keys) func(huma.Context, func(huma.Context)) {
 		}
 		next(hc)
 	}
+}
+
+// identify finds the producer by its key. Only wrong keys are counted: who
+// sends none has guessed nothing.
+func identify(keys *Keys, bad *badKeys, r *http.Request) (*producer, error) {
+	key := presented(r)
+	if key == "" {
+		return nil, job.Errorf(job.CodeUnauthenticated, "send a key as Authorization: Bearer, Tundish-Key or the user name of Basic")
+	}
+	if p := keys.find(key); p != nil {
+		return p, nil
+	}
+	return nil, bad.refusal(r)
 }
 
 func deny(c *call, err error) { newProblem(c.r.Context(), err).write(c.w) }

@@ -1,26 +1,18 @@
 package api
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash/crc32"
-	"io"
 	"math/big"
-	"os"
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"go.yaml.in/yaml/v3"
-
-	"tundish/internal/job"
 )
 
 // Scope is what a key may do.
@@ -59,11 +51,14 @@ func (p *producer) sees(destination string) bool {
 	})
 }
 
-// Keys are the producers' keys, as SHA-256.
+// Keys are the producers' keys, as SHA-256. They are safe for concurrent use.
 type Keys struct {
-	entries []keyEntry
+	entries atomic.Pointer[[]keyEntry]
 	now     func() time.Time
 }
+
+// Replace puts the keys of other in force, from the next request on.
+func (k *Keys) Replace(other *Keys) { k.entries.Store(other.entries.Load()) }
 
 type keyEntry struct {
 	sum     [sha256.Size]byte
@@ -75,134 +70,17 @@ type keyEntry struct {
 // All entries are compared, so that the time taken says nothing.
 func (k *Keys) find(key string) *producer {
 	sum := sha256.Sum256([]byte(key))
+	entries := *k.entries.Load()
 	var found *keyEntry
-	for i := range k.entries {
-		if subtle.ConstantTimeCompare(sum[:], k.entries[i].sum[:]) == 1 {
-			found = &k.entries[i]
+	for i := range entries {
+		if subtle.ConstantTimeCompare(sum[:], entries[i].sum[:]) == 1 {
+			found = &entries[i]
 		}
 	}
 	if found == nil || !found.expires.IsZero() && !k.now().Before(found.expires) {
 		return nil
 	}
 	return found.owner
-}
-
-// keysFile is the form of keys.yaml.
-type keysFile struct {
-	Producers []struct {
-		Name string `yaml:"name"`
-		Keys []struct {
-			SHA256    string `yaml:"sha256"`
-			ExpiresAt string `yaml:"expires_at"`
-		} `yaml:"keys"`
-		Scopes       []Scope   `yaml:"scopes"`
-		Destinations []string  `yaml:"destinations"`
-		Limits       yaml.Node `yaml:"limits"`
-	} `yaml:"producers"`
-}
-
-// LoadKeys reads a file of producers and their keys. All problems are
-// reported at once; no error repeats what may be a key.
-func LoadKeys(file string) (*Keys, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read keys: %w", err)
-	}
-	return parseKeys(data)
-}
-
-func parseKeys(data []byte) (*Keys, error) {
-	var doc keysFile
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
-		return nil, &job.Error{Code: job.CodeInvalid, Detail: "keys file: " + err.Error()}
-	}
-	b := keysBuilder{keys: &Keys{now: time.Now}, names: map[string]bool{}, sums: map[[sha256.Size]byte]bool{}}
-	if len(doc.Producers) == 0 {
-		b.bad("/producers", "at least one producer is needed")
-	}
-	for i, p := range doc.Producers {
-		at := fmt.Sprintf("/producers/%d", i)
-		if !p.Limits.IsZero() {
-			b.fields = append(b.fields, job.FieldError{Pointer: at + "/limits", Detail: "limits of producers are not built yet", Code: job.CodeNotSupported})
-		}
-		owner := b.producer(at, p.Name, p.Scopes, p.Destinations)
-		if len(p.Keys) == 0 {
-			b.bad(at+"/keys", "at least one key is needed")
-		}
-		for j, k := range p.Keys {
-			b.key(fmt.Sprintf("%s/keys/%d", at, j), k.SHA256, k.ExpiresAt, owner)
-		}
-	}
-	if n := len(b.keys.entries); n > maxKeys {
-		b.bad("/producers", fmt.Sprintf("%d keys, at most %d are allowed", n, maxKeys))
-	}
-	if err := invalid(b.fields); err != nil {
-		return nil, fmt.Errorf("keys file: %w", err)
-	}
-	return b.keys, nil
-}
-
-type keysBuilder struct {
-	keys   *Keys
-	names  map[string]bool
-	sums   map[[sha256.Size]byte]bool
-	fields []job.FieldError
-}
-
-func (b *keysBuilder) bad(pointer, detail string) {
-	b.fields = append(b.fields, job.FieldError{Pointer: pointer, Detail: detail, Code: job.CodeInvalid})
-}
-
-// maxProducerName bounds a name that stands in every job and in metrics.
-const maxProducerName = 63
-
-func (b *keysBuilder) producer(at, name string, granted []Scope, patterns []string) *producer {
-	switch {
-	case name == "" || len(name) > maxProducerName || !visible(name) || strings.ContainsAny(name, ":"):
-		b.bad(at+"/name", "give 1 to 63 visible characters without a colon")
-	case b.names[name]:
-		b.bad(at+"/name", "the name is used twice")
-	}
-	b.names[name] = true
-	if len(granted) == 0 {
-		b.bad(at+"/scopes", "at least one scope is needed")
-	}
-	for i, s := range granted {
-		if !slices.Contains(scopes, s) {
-			b.bad(fmt.Sprintf("%s/scopes/%d", at, i), fmt.Sprintf("unknown scope; the scopes are %v", scopes))
-		}
-	}
-	if len(patterns) == 0 {
-		b.bad(at+"/destinations", `at least one pattern is needed; "*" is all`)
-	}
-	for i, p := range patterns {
-		if p == "" || strings.Trim(p, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "" {
-			b.bad(fmt.Sprintf("%s/destinations/%d", at, i), "a pattern holds a-z, 0-9, '.', '_', '-' and '*'")
-		}
-	}
-	return &producer{name: name, scopes: granted, destinations: patterns, restricted: true}
-}
-
-func (b *keysBuilder) key(at, sum, expires string, owner *producer) {
-	e := keyEntry{owner: owner}
-	raw, err := hex.DecodeString(sum)
-	if err != nil || len(raw) != sha256.Size {
-		b.bad(at+"/sha256", "give the SHA-256 of the key as 64 hex digits")
-		return
-	}
-	copy(e.sum[:], raw)
-	if b.sums[e.sum] {
-		b.bad(at+"/sha256", "the key is there twice")
-	}
-	b.sums[e.sum] = true
-	if expires != "" {
-		if err := e.expires.UnmarshalText([]byte(expires)); err != nil {
-			b.bad(at+"/expires_at", "give an RFC 3339 time with a zone")
-		}
-	}
-	b.keys.entries = append(b.keys.entries, e)
 }
 
 // keyPrefix lets secret scanners know a key when they see one.

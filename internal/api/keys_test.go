@@ -157,7 +157,7 @@ func TestBadKeysFiles(t *testing.T) {
 		{"time", `producers: [{name: a, keys: [{sha256: ` + sum + `, expires_at: tomorrow}], scopes: [read], destinations: ["*"]}]`, "/producers/0/keys/0/expires_at: "},
 	}
 	for _, tc := range tests {
-		_, err := parseKeys([]byte(tc.doc))
+		_, err := ParseKeys([]byte(tc.doc))
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
@@ -169,7 +169,7 @@ func TestBadKeysFiles(t *testing.T) {
 
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
-	k, err := parseKeys([]byte(`producers: [{name: a, keys: [{sha256: ` + sumOf("x") + `, expires_at: 2026-12-01T09:00:00Z}], scopes: [read], destinations: ["*"]}]`))
+	k, err := ParseKeys([]byte(`producers: [{name: a, keys: [{sha256: ` + sumOf("x") + `, expires_at: 2026-12-01T09:00:00Z}], scopes: [read], destinations: ["*"]}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,5 +192,51 @@ func TestGenerateKey(t *testing.T) {
 			t.Fatalf("%q %q", key, sum)
 		}
 		seen[key] = true
+	}
+}
+
+func TestKeysAreReplaced(t *testing.T) {
+	t.Parallel()
+	parse := func(key string) *Keys {
+		k, err := ParseKeys([]byte(`producers: [{name: a, keys: [{sha256: ` + sumOf(key) + `}], scopes: [enqueue], destinations: ["*"]}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	keys := parse("old")
+	a := newTestAPI(t, newFakeStore(), func(c *Config) { c.Keys = keys })
+	want := func(old, fresh int) {
+		t.Helper()
+		for key, want := range map[string]int{"old": old, "new": fresh} {
+			if r := do(a, "POST", bankJobs, strings.NewReader(`{}`), "Tundish-Key", key); r.status != want {
+				t.Errorf("%s: %d, want %d", key, r.status, want)
+			}
+		}
+	}
+	want(202, 401)
+	keys.Replace(parse("new"))
+	want(401, 202)
+}
+
+// Wrong types do not hide the other problems, and what may be a key is not repeated.
+func TestKeysFileTellsAllAndNoSecret(t *testing.T) {
+	t.Parallel()
+	_, err := ParseKeys([]byte("producers: [{name: a, keys: [tnd_S3CR3T], scopes: [root], destinations: [A], colour: 1}]\n"))
+	for _, want := range []string{"cannot unmarshal", "field colour not found", "/producers/0/scopes/0", "/producers/0/destinations/0"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in %v", want, err)
+		}
+	}
+	if strings.Contains(fmt.Sprint(err), "tnd_") {
+		t.Errorf("a key is repeated: %v", err)
+	}
+	for _, doc := range []string{"producers: [", "producers: [{name: a, keys: [{sha256: `tnd_S3CR3T`}]}]"} {
+		if _, err := ParseKeys([]byte(doc)); job.CodeOf(err) != job.CodeMalformed || strings.Contains(err.Error(), "tnd_") {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+	if _, err := ParseKeys(make([]byte, maxKeysBytes+1)); job.CodeOf(err) != job.CodeTooLarge {
+		t.Errorf("too large: %v", err)
 	}
 }
