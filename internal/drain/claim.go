@@ -57,6 +57,7 @@ func (lp *loop) claim(now time.Duration) {
 func (lp *loop) views(now time.Duration) (views [redisdb.Shards]queue.ClockView) {
 	for i := range views {
 		views[i] = lp.view(i, now)
+		views[i].Confirmed, views[i].Move = lp.forward[i].adj, lp.forward[i].move
 	}
 	return views
 }
@@ -79,10 +80,11 @@ func (lp *loop) claimed(c queue.Claim, err error, began, req, rep time.Duration)
 	}
 	lp.success(rep)
 	lp.trips.add(rep - req)
+	again := false
 	for shard, logical := range c.Logical {
-		// A step forward is believed and mended only by a turn, which comes next
-		// for every lane that looks due because of it.
-		if step, _ := lp.clocks[shard].Step(req, rep, logical); step < stepSize {
+		if lp.believe(shard, c.Adj[shard], req, rep, logical) {
+			again = true
+		} else {
 			lp.observe(shard, req, rep, logical)
 		}
 	}
@@ -93,7 +95,7 @@ func (lp *loop) claimed(c queue.Claim, err error, began, req, rep time.Duration)
 	}
 	lp.spreadLooks(len(c.Lanes) > 0)
 	lp.nextClaim, lp.why = began+lookEvery, byTime
-	if len(c.Lanes) == queue.MaxClaim {
+	if len(c.Lanes) == queue.MaxClaim || again {
 		lp.nextClaim = rep
 	} else if c.Wait >= 0 {
 		lp.planClaim(byEntry, rep+c.Wait, lp.spread)
@@ -101,6 +103,35 @@ func (lp *loop) claimed(c queue.Claim, err error, began, req, rep time.Duration)
 	if len(lp.promises) > 0 {
 		lp.planClaim(byTime, lp.promises[0], 0)
 	}
+}
+
+// believe says whether a reply shows a step forward that is to be mended, and
+// keeps what the next claim has to say for that. It is mended on a shard without
+// turns too: what is pushed there counts on the time as it is.
+func (lp *loop) believe(shard int, adj string, req, rep time.Duration, logical int64) bool {
+	said := &lp.forward[shard]
+	if said.adj != "" && micros(adj) == micros(said.adj)+said.move {
+		lp.mended[shard] = mending{from: micros(said.adj), at: rep}
+		lp.stepped(shard, said.move)
+	}
+	*said = forward{}
+	step, _ := lp.clocks[shard].Step(req, rep, logical)
+	switch {
+	case step < stepSize:
+		return false
+	case lp.mended[shard].undone(adj, rep):
+		lp.clocks[shard].Forget() // see turnAgain
+		return false
+	}
+	*said = forward{adj, -step.Microseconds()}
+	return true
+}
+
+// forward is a step forward that was seen: adj of the clock then, and what has
+// to be added to it.
+type forward struct {
+	adj  string
+	move int64
 }
 
 // spreadLooks lets looks that find nothing come later each time.

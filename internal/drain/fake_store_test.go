@@ -99,13 +99,9 @@ func (s *fakeStore) run(op, lane string, f func() seen) (err error) {
 func (s *fakeStore) Claim(_ context.Context, first, limit int, views *[redisdb.Shards]queue.ClockView) (queue.Claim, error) {
 	claim := queue.Claim{Wait: -1}
 	err := s.call("claim", "", func() seen {
-		raw := s.raw()
-		for i, v := range views {
-			if v.Expect > 0 && raw+s.adj[i] < v.Expect-50_000-v.Width {
-				s.adj[i] += v.Expect + v.Width/2 - raw - s.adj[i]
-				s.steps++
-			}
-			claim.Logical[i] = raw + s.adj[i]
+		for i := range views {
+			claim.Logical[i], _, _ = s.read(i, &views[i])
+			claim.Adj[i] = fmt.Sprint(s.adj[i])
 		}
 		for name, l := range s.lanes {
 			now := claim.Logical[redisdb.ShardOf(name)]

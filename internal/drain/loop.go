@@ -17,6 +17,7 @@ type loop struct {
 	d          *Drain
 	clocks     [redisdb.Shards]redisdb.Clock
 	mended     [redisdb.Shards]mending
+	forward    [redisdb.Shards]forward // steps that the next claim confirms
 	lanes      map[string]*lane
 	live       int // lanes with something left to do
 	nextForget time.Duration

@@ -17,11 +17,22 @@ type mending struct {
 }
 
 func mended(v queue.ClockView, at time.Duration) mending {
-	from, err := strconv.ParseInt(v.Confirmed, 10, 64)
-	if err != nil || v.Move == 0 {
+	if v.Confirmed == "" || v.Move == 0 {
 		return mending{} // the script mended a step backward by itself
 	}
-	return mending{from, at}
+	return mending{micros(v.Confirmed), at}
+}
+
+// micros reads adj as a script wrote it.
+func micros(adj string) int64 {
+	n, _ := strconv.ParseInt(adj, 10, 64) // a script writes nothing else
+	return n
+}
+
+// stepped tells of a step that was mended.
+func (lp *loop) stepped(shard int, move int64) {
+	lp.d.cfg.Metrics.clockSteps.Inc()
+	lp.d.log.Warn("the clock of Redis stepped and was mended", "shard", shard, "move_us", move)
 }
 
 // undone says that somebody moved the clock back to where it was: two workers
@@ -30,6 +41,6 @@ func (m mending) undone(adj string, now time.Duration) bool {
 	if m.at == 0 || now-m.at > fightFor {
 		return false
 	}
-	a, err := strconv.ParseInt(adj, 10, 64)
-	return err == nil && max(a-m.from, m.from-a) < stepSize.Microseconds()
+	a := micros(adj)
+	return max(a-m.from, m.from-a) < stepSize.Microseconds()
 }

@@ -24,7 +24,6 @@ func TestMovesThatWereUndone(t *testing.T) {
 		{"-995000", 2 * time.Minute, false},  // as it was left: another step
 		{"-1995000", 2 * time.Minute, false}, // others mended another step
 		{"5000", time.Hour, false},
-		{"none", 2 * time.Minute, false},
 	} {
 		if got := moved.undone(c.adj, c.now); got != c.want {
 			t.Errorf("adj %s at %s: undone %v, want %v", c.adj, c.now, got, c.want)

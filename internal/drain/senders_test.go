@@ -118,8 +118,8 @@ func TestPrefetchedJobsAreNoReasonToLetGo(t *testing.T) {
 		if got := w.count(l, "delivered"); got < 1900 {
 			t.Errorf("%d jobs delivered in 2s at 1000/s", got)
 		}
-		// One claim each second and one for each 500 ms without anything to do.
-		if claims := w.seen("claim", begin); len(claims) > 12 {
+		// Without slots that last it is given up at every look, some forty times.
+		if claims := w.seen("claim", begin); len(claims) > 25 {
 			t.Errorf("%d claims in 2s: the lane is given up and taken again", len(claims))
 		}
 	})

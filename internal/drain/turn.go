@@ -172,8 +172,7 @@ func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep t
 func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
 	if r.Stepped {
 		lp.mended[l.shard] = mended(t.Clock, rep)
-		lp.d.cfg.Metrics.clockSteps.Inc()
-		lp.d.log.Warn("the clock of Redis stepped and was mended", "shard", l.shard, "move_us", t.Clock.Move)
+		lp.stepped(l.shard, t.Clock.Move)
 	}
 	if r.LostMemory {
 		lp.d.cfg.Metrics.stateLost.Inc()

@@ -18,6 +18,7 @@ import (
 
 	"tundish/internal/deliver"
 	"tundish/internal/job"
+	"tundish/internal/redisdb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -155,7 +156,7 @@ func (w *world) lane(name string, jobs int, change ...func(*fakeLane)) *fakeLane
 func (w *world) push(l *fakeLane, jobs int) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	l.push(jobs, w.store.raw())
+	l.push(jobs, w.store.raw()+w.store.adj[redisdb.ShardOf(l.name)])
 	w.store.tell(l.name)
 }
 

@@ -30,6 +30,7 @@ local function apply()
   local version = (tonumber(old or '') or 0) + 1
   verdict = old and 'updated' or 'created'
   if A.dry then return {verdict, int(version), int(gen), '0'} end
+  work_when_full()
   local conf = {'version', int(version), 'gen', int(gen), 'source', source}
   for i = A.fields, #ARGV do conf[#conf + 1] = ARGV[i] end
   write('HSET', K.conf, conf)

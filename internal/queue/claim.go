@@ -15,8 +15,10 @@ const MaxClaim = 64
 // Claim is what a claim answered.
 type Claim struct {
 	Lanes []string
-	// Logical is the logical time of each shard when the claim ran, µs.
+	// Logical is the logical time of each shard when the claim ran, µs, and Adj
+	// what of it was added to the time of Redis.
 	Logical [redisdb.Shards]int64
+	Adj     [redisdb.Shards]string
 	// Wait is how long until the next entry of any shard; negative: there is none.
 	Wait time.Duration
 }
@@ -68,7 +70,8 @@ func (s *Store) claimCall(shards []int, first, limit int, views *[redisdb.Shards
 	for _, i := range shards {
 		due, clock, _ := s.db.Keys().Shard(i)
 		keys = append(keys, due, clock)
-		args = append(args, views[i].Expect, views[i].Width)
+		v := &views[i]
+		args = append(args, v.Expect, v.Width, v.Confirmed, v.Move)
 	}
 	return redisdb.Call{Script: claimScript, Keys: keys, Args: args, Once: true}
 }
@@ -78,7 +81,7 @@ func (c *Claim) add(shards []int, reply any) error {
 	list := p.list(reply)
 	raw, adjs := p.number(list, 0), p.list(p.at(list, 2))
 	for i, shard := range shards {
-		c.Logical[shard] = raw + p.number(adjs, i)
+		c.Logical[shard], c.Adj[shard] = raw+p.number(adjs, i), p.text(adjs, i)
 	}
 	if p.text(list, 1) != "" {
 		if wait := p.micros(list, 1); c.Wait < 0 || wait < c.Wait {

@@ -33,6 +33,7 @@ local function delete()
   if C.deleting ~= '1' and string.sub(C.source or '', 1, 5) == 'file|' then return {'owned_by_file', '0'} end
   C.keep_done, C.keep_keys = tonumber(C.keep_done or '') or 900000000, tonumber(C.keep_keys or '') or 0
   load_state()
+  work_when_full()
   if C.deleting ~= '1' then
     if call('HLEN', K.jobs) > 0 and not A.cancel then return {'not_empty', '0'} end
     W.epoch = int(S.epoch + 1)

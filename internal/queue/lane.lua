@@ -1,12 +1,19 @@
 -- lane: the contract and the state that every lane script reads.
+-- finite reads a number that a script can go on with: damaged text, nan and
+-- infinity are none.
+local function finite(text)
+  local n = tonumber(text or '')
+  return n and n - n == 0 and n or nil
+end
+
 local function load_contract()
   fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
     'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max', 'deleting'}, C)
   if not C.version and not C.limits then return 'no_lane' end
   for _, n in ipairs({'version', 'gen', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history', 'share',
     'aging', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max'}) do
-    C[n] = tonumber(C[n] or '')
-    if not C[n] or C[n] < 0 or C[n] ~= C[n] then return 'faulty' end
+    C[n] = finite(C[n])
+    if not C[n] or C[n] < 0 then return 'faulty' end
   end
   C.list = parse_limits(C.limits)
   if not C.list then return 'faulty' end
@@ -16,8 +23,8 @@ end
 local function load_state()
   fields(K.state, {'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
     'faulty'}, S)
-  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order'}) do S[n] = tonumber(S[n] or '0') or 0 end
-  S.planned = tonumber(S.planned or '')
+  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order'}) do S[n] = finite(S[n]) or 0 end
+  S.planned = finite(S.planned)
 end
 
 -- is_marked says that a worker could not read the rest of this contract.

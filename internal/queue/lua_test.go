@@ -22,7 +22,7 @@ var argvNames = map[string][]string{
 	"read":   {"lane", "id"},
 	"mend":   {"lane", "wake"},
 	"start":  {"jobs"},
-	"claim":  {"limit", "first", "bounds"},
+	"claim":  {"limit", "first", "views"},
 }
 
 func TestHeadersMatchTheCalls(t *testing.T) {

@@ -43,6 +43,7 @@ local function mend()
   if status == 'faulty' then return {status, 0, 0, 0} end
   if C.deleting == '1' then return {'deleting', 0, 0, 0} end
   load_state()
+  work_when_full()
   local list, entries = C.list, 0
   open_limits(list, now)
   trim(raw, MANY)

@@ -44,7 +44,7 @@ var (
 	readScript   = script("read", "read")
 	mendScript   = script("mend", "mend")
 	startScript  = redisdb.NewScript("start", redisdb.Prelude(), sharedbucket.EnvLua(), lua("envelope"), lua("start"))
-	claimScript  = redisdb.NewScript("claim", lua("claim"))
+	claimScript  = redisdb.NewScript("claim", lua("claim_args"), sharedbucket.EnvLua(), sharedbucket.ClockLua(), lua("claim"))
 )
 
 // Scripts lists every script, for loading ahead and for tests of their headers.

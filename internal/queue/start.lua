@@ -12,5 +12,6 @@ for i, id in ipairs(ids) do
   out[i] = held and 1 or 0
   if held then t.started = 1 ; set[#set + 1] = id ; set[#set + 1] = format_try(t) end
 end
+work_when_full()
 write('HSET', K.tries, set)
 return out

@@ -18,6 +18,7 @@ end
 local function turn()
   local now, raw, adj, stepped = read_clock()
   if not now then return {'clock', int(raw + adj), int(adj)} end
+  work_when_full()
   local status = load_contract()
   if status == 'faulty' then
     call('ZADD', K.due, int(now + 60000000), A.lane)

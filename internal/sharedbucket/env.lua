@@ -21,6 +21,10 @@ local function write(command, key, args)
   for i = 1, #args, 1000 do call(command, key, unpack(args, i, math.min(i + 999, #args))) end
 end
 
+-- work_when_full lets a full server take the writes of this call: it refuses a
+-- command that may need memory only while the script has called none that writes.
+local function work_when_full() call('ZREM', K.due, '') end
+
 -- save_state writes W into the lane's state in one command.
 local function save_state()
   local flat = {}

@@ -32,13 +32,16 @@ func EnvLua() redisdb.Part { return redisdb.Part{Name: "env", Source: envLua} }
 // Parts lists the algorithms, slots and clock.
 func Parts() []redisdb.Part {
 	return []redisdb.Part{
-		{Name: "clock", Source: clockLua},
+		ClockLua(),
 		{Name: "leaky_bucket", Source: leakyLua},
 		{Name: "token_bucket", Source: tokenLua},
 		{Name: "limits", Source: limitsLua},
 		{Name: "slots", Source: slotsLua},
 	}
 }
+
+// ClockLua is the part that reads the clock of a shard.
+func ClockLua() redisdb.Part { return redisdb.Part{Name: "clock", Source: clockLua} }
 
 // MaxHorizon is how far ahead of logical time a slot is granted at most, in
 // µs; slots.lua holds the same figure.
