@@ -66,6 +66,9 @@ type keyEntry struct {
 	owner   *producer
 }
 
+// Len is how many keys there are, expired ones included.
+func (k *Keys) Len() int { return len(*k.entries.Load()) }
+
 // find gives the owner of a presented key; nil when it is unknown or expired.
 // All entries are compared, so that the time taken says nothing.
 func (k *Keys) find(key string) *producer {

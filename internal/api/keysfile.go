@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,17 +35,8 @@ type keysFile struct {
 	} `yaml:"producers"`
 }
 
-// LoadKeys reads a file of producers and their keys. All problems are
-// reported at once; no error repeats what may be a key.
-func LoadKeys(file string) (*Keys, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read keys: %w", err)
-	}
-	return ParseKeys(data)
-}
-
-// ParseKeys reads the text of a file of producers, as LoadKeys does.
+// ParseKeys reads the text of a file of producers and their keys. All problems
+// are reported at once; no error repeats what may be a key.
 func ParseKeys(data []byte) (*Keys, error) {
 	if len(data) > maxKeysBytes {
 		return nil, job.Errorf(job.CodeTooLarge, "keys file: larger than %s", destination.FormatSize(maxKeysBytes))

@@ -262,7 +262,7 @@ func TestDestinationsFile(t *testing.T) {
 
 	reload := func() bool {
 		_, body := get(t, "http://"+e.AdminAddr()+"/metrics")
-		return strings.Contains(body, "\ntundish_config_last_reload_successful 1\n")
+		return strings.Contains(body, "\ntundish_config_last_reload_successful{file=\"destinations\"} 1\n")
 	}
 	write(t, path, "destinations: [{name: bank, limits: no}]\n")
 	eventually(t, "the broken file shows in the metric", func() bool { return !reload() })

@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"tundish/internal/api"
 	"tundish/internal/destination"
@@ -19,7 +22,7 @@ type EnqueuerConfig struct {
 	Listen              string `default:"127.0.0.1:8080" help:"Address of the API."`
 	AdminListen         string `name:"admin-listen" default:"127.0.0.1:8081" help:"Address of /metrics, /healthz and /readyz."`
 	Destinations        string `help:"File or folder of destinations; re-read when it changes."`
-	Keys                string `help:"File with the producers' keys."`
+	Keys                string `help:"File with the producers' keys; re-read when it changes."`
 	InsecureNoAuth      bool   `name:"insecure-no-auth" help:"Listen beyond loopback without keys."`
 	TLSCert             string `name:"tls-cert" help:"Certificate of the API, PEM."`
 	TLSKey              string `name:"tls-key" help:"Key of the certificate, PEM."`
@@ -28,6 +31,7 @@ type EnqueuerConfig struct {
 	metricsDestinations int
 	file                *destination.File
 	keys                *api.Keys
+	keysSum             [sha256.Size]byte
 }
 
 // Validate reports every bad value at once, the files included.
@@ -50,7 +54,7 @@ func (c *EnqueuerConfig) Validate() error {
 	}
 	if c.Keys != "" {
 		var err error
-		c.keys, err = api.LoadKeys(c.Keys)
+		c.keys, c.keysSum, err = loadKeys(c.Keys)
 		p.check(err, "--keys")
 	}
 	return p.err()
@@ -96,11 +100,9 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	}
 	e.clean.add("redis", func() { _ = e.db.Close() })
 	e.store = queue.New(e.db)
-	files := newFiles(e.cfg.Destinations, e.cfg.file, e.store, e.log, reg)
-	if err := files.start(ctx); err != nil {
+	if err := e.follow(ctx, newReloads(reg)); err != nil {
 		return err
 	}
-	e.clean.add("files", files.stop)
 	reg.MustRegister(newFleet(e.store, e.cfg.metricsDestinations))
 	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, Version: Version, Log: e.log, Registerer: reg,
 		MetricsDestinations: e.cfg.metricsDestinations})
@@ -113,6 +115,21 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	}
 	e.admin.setReady(e.ready)
 	e.log.Info("enqueuer listens", "addr", e.addr, "admin", e.admin.addr)
+	return nil
+}
+
+// follow applies the files and goes on to do so when they change.
+func (e *Enqueuer) follow(ctx context.Context, reloads *prometheus.GaugeVec) error {
+	files := newFiles(e.cfg.Destinations, e.cfg.file, e.store, e.log, reloads)
+	if err := files.start(ctx); err != nil {
+		return err
+	}
+	e.clean.add("files", files.stop)
+	if e.cfg.keys != nil {
+		keys := newKeysFile(e.cfg.Keys, e.cfg.keys, e.cfg.keysSum, e.log, reloads)
+		keys.start()
+		e.clean.add("keys", keys.stop)
+	}
 	return nil
 }
 

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,34 +14,23 @@ import (
 	"tundish/internal/queue"
 )
 
-// errRedisAway says that nothing could be looked at; it is told elsewhere.
-var errRedisAway = errors.New("redis is away")
-
-// filesEvery is how often a file is looked at, and whether Redis is still the
-// installation it was.
-const filesEvery = time.Second
-
 // files applies the destinations file: at start, when it changes, and when
 // Redis has come back empty.
 type files struct {
+	*watch
+
 	path  string
 	file  *destination.File
 	store *queue.Store
 	log   *slog.Logger
-	good  prometheus.Gauge
 
 	installation string
 	seen         [sha256.Size]byte // of the file that was applied last
-	broken       string            // last failure that was logged
-	cancel       context.CancelFunc
-	wg           sync.WaitGroup
 }
 
-func newFiles(path string, file *destination.File, store *queue.Store, log *slog.Logger, reg prometheus.Registerer) *files {
-	f := &files{path: path, file: file, store: store, log: log.With("component", "files"), good: prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "tundish", Name: "config_last_reload_successful", Help: "1 when the destinations file was applied as it stands."})}
-	f.good.Set(1)
-	reg.MustRegister(f.good)
+func newFiles(path string, file *destination.File, store *queue.Store, log *slog.Logger, reloads *prometheus.GaugeVec) *files {
+	f := &files{path: path, file: file, store: store, log: log.With("component", "files")}
+	f.watch = newWatch("destinations", f.look, f.log, reloads)
 	return f
 }
 
@@ -59,34 +46,15 @@ func (f *files) start(ctx context.Context) error {
 			return err
 		}
 	}
-	ctx, f.cancel = context.WithCancel(context.Background())
-	f.wg.Go(func() { f.watch(ctx) })
+	f.watch.start()
 	return nil
-}
-
-func (f *files) stop() {
-	f.cancel()
-	f.wg.Wait()
-}
-
-func (f *files) watch(ctx context.Context) {
-	tick := time.NewTicker(filesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f.report(f.look(ctx))
-		}
-	}
 }
 
 // look applies the file again when it changed or when Redis lost its memory.
 func (f *files) look(ctx context.Context) error {
 	id, err := f.store.Join(ctx, uuid.NewString())
 	if err != nil {
-		return errRedisAway
+		return errLookLater // it is told elsewhere
 	}
 	lost := id != f.installation
 	if lost {
@@ -96,8 +64,8 @@ func (f *files) look(ctx context.Context) error {
 		f.installation = id
 		return nil
 	}
-	sum, err := destination.Sum(f.path)
-	if err != nil || sum == f.seen && !lost {
+	changed, err := settled(ctx, f.seen, func() ([sha256.Size]byte, error) { return destination.Sum(f.path) })
+	if err != nil || !changed && !lost {
 		return err
 	}
 	file, err := destination.ParsePath(f.path)
@@ -157,28 +125,4 @@ func (f *files) orphan(ctx context.Context, file *destination.File) error {
 		}
 	}
 	return nil
-}
-
-// report logs a failure when it changes.
-func (f *files) report(err error) {
-	if errors.Is(err, errRedisAway) {
-		return
-	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != f.broken {
-		if err != nil {
-			f.log.Error("the destinations file was not applied; the last good one stays in force", "error", err)
-		} else {
-			f.log.Info("the destinations file is applied")
-		}
-		f.broken = text
-	}
-	if err != nil {
-		f.good.Set(0)
-	} else {
-		f.good.Set(1)
-	}
 }

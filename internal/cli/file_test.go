@@ -194,7 +194,7 @@ func TestKeysCreate(t *testing.T) {
 	if strings.Contains(e.stdout, "tnd_") {
 		t.Errorf("the key is in the file: %s", e.stdout)
 	}
-	if _, err := api.LoadKeys(tempFile(t, "keys.yaml", e.stdout)); err != nil {
+	if _, err := api.ParseKeys([]byte(e.stdout)); err != nil {
 		t.Errorf("the enqueuer does not take what was written: %v", err)
 	}
 	name := world{}.run(t.Context(), append(args, "-o", "name")...)
