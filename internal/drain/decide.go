@@ -15,7 +15,7 @@ const maxRetryAfter = time.Hour
 
 // decide turns the end of an attempt into what becomes of its job.
 func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result, random func() float64) queue.Result {
-	out := queue.Result{ID: g.ID, Token: g.Token, Outcome: string(res.Outcome)}
+	out := queue.Result{ID: g.ID, Token: g.Token, Outcome: string(res.Outcome), Bytes: len(g.Envelope)}
 	class := res.Outcome.Class()
 	if class == job.Released || res.Outcome == job.OutcomeInterrupted && !res.Wrote {
 		out.Kind = queue.KindRelease

@@ -49,7 +49,7 @@ func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 		t.Want, t.Short = lp.ask(l)
 		t.Keep = now-l.since < keepFor
 	}
-	n := min(len(l.results), queue.MaxResults)
+	n := queue.Fit(l.results)
 	t.Result, l.results = l.results[:n:n], l.results[n:]
 	return t
 }

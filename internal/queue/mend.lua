@@ -15,7 +15,8 @@ local function orphans()
     S.bytes, W.bytes = 0, '0'
   end
   if live <= call('ZCARD', K.ready) + call('ZCARD', K.waiting) + call('ZCARD', K.leased) then return 0 end
-  local page = call('HSCAN', K.jobs, call('HGET', K.state, 'mend') or '0', 'COUNT', 50)
+  local some = math.min(50, math.ceil(MOST_BYTES * live / math.max(1, S.bytes)))
+  local page = call('HSCAN', K.jobs, call('HGET', K.state, 'mend') or '0', 'COUNT', some)
   local ids, headers, back = {}, {}, {}
   for i = 1, #page[2], 2 do ids[#ids + 1] = page[2][i] ; headers[#headers + 1] = string.sub(page[2][i + 1], 1, 320) end
   W.mend = page[1]

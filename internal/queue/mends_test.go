@@ -186,7 +186,8 @@ func TestLossIsHeardWhenAnotherAppliedFirst(t *testing.T) {
 	}
 }
 
-// A full server lets lanes be claimed and drained: that is what makes room.
+// A full server lets lanes be claimed and drained, for that is what makes room,
+// and lets the operator act.
 func TestFullServerIsDrained(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -196,15 +197,15 @@ func TestFullServerIsDrained(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	s := New(db)
-	c, written := contractOf(t, "bank", perSecond(50), "")
-	if _, _, err := s.Apply(t.Context(), ApplyRequest{Name: "bank", Contract: c, Written: written}); err != nil {
+	apply := func(perSec int) error {
+		c, written := contractOf(t, "bank", perSecond(perSec), "")
+		_, _, err := s.Apply(t.Context(), ApplyRequest{Name: "bank", Contract: c, Written: written})
+		return err
+	}
+	if err := apply(50); err != nil {
 		t.Fatal(err)
 	}
-	var none [redisdb.Shards]ClockView
 	if _, err := s.Push(t.Context(), "bank", newJobs(2, "")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Claim(t.Context(), 0, MaxClaim, &none); err != nil { // the scripts are loaded
 		t.Fatal(err)
 	}
 	keys, _ := db.Keys().Lane("bank")
@@ -213,8 +214,35 @@ func TestFullServerIsDrained(t *testing.T) {
 	if _, err := s.Push(t.Context(), "bank", newJobs(1, "")); job.CodeOf(err) != job.CodeUnavailable {
 		t.Errorf("push to a full server: %v", err)
 	}
+	var none [redisdb.Shards]ClockView
 	claim, err := s.Claim(t.Context(), 0, MaxClaim, &none)
 	if err != nil || len(claim.Lanes) != 1 {
 		t.Errorf("claimed %v, %v", claim.Lanes, err)
+	}
+	call := uint64(0)
+	turn := func(want int, results ...Result) []Lease {
+		call++
+		r := s.Turns(t.Context(), "w", []Turn{{Lane: "bank", Call: call, Want: want, Ahead: 400 * time.Millisecond, Result: results}})[0]
+		if r.Err != nil || r.Status != TurnOK {
+			t.Fatalf("turn %d: %s, %v", call, r.Status, r.Err)
+		}
+		return r.Leases
+	}
+	leases := turn(2)
+	turn(1) // without anything to write but its next look
+	if held, err := s.Start(t.Context(), "bank", leases); err != nil || len(held) != 2 {
+		t.Errorf("start: %v, %v", held, err)
+	}
+	turn(0, settleAll(leases[:1], KindDelivered)...)
+	turn(0, settleAll(leases[1:], KindRetry)...)
+	_, paused := s.Pause(t.Context(), "bank", "full")
+	_, resumed := s.Resume(t.Context(), "bank")
+	_, mended := s.mend(t.Context(), "bank")
+	applied := apply(40)
+	_, deleted := s.Delete(t.Context(), "bank", 0, true)
+	for name, err := range map[string]error{"pause": paused, "resume": resumed, "mend": mended, "apply": applied, "delete": deleted} {
+		if err != nil {
+			t.Errorf("%s on a full server: %v", name, err)
+		}
 	}
 }

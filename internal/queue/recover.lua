@@ -33,6 +33,7 @@ local function recover(now, raw)
   if #ids == 0 then return end
   local tries, back, b = tries_of(ids), {}, new_batch()
   for i, id in ipairs(ids) do
+    if b.deadbytes > MOST_BYTES then break end -- the rest is due at once
     local t = held_or_bury(b, id, tries[i], raw)
     if t then
       t.sent, t.crashes = t.sent + 1, t.crashes + ((t.crashes == 0 or t.started == 1) and 1 or 0)

@@ -35,15 +35,19 @@ local function drop_dead(ids, raw)
   count('trimmed_dead', #ids)
 end
 
--- oldest_dead lists dead jobs, the oldest first, until count and bytes are within bounds.
-local function oldest_dead(few)
-  local ids = {}
+-- oldest_dead lists dead jobs, the oldest first, that were kept long enough or
+-- are beyond the bounds of count and bytes.
+local function oldest_dead(raw, few)
+  local ids, read = {}, 0
   local over, bytes = call('ZCARD', K.dead) - C.dead_max, S.deadbytes - C.max_bytes
-  if over <= 0 and bytes <= 0 then return ids end
-  for _, id in ipairs(call('ZRANGE', K.dead, 0, few - 1)) do
-    if over <= 0 and bytes <= 0 then break end
-    ids[#ids + 1] = id
-    over, bytes = over - 1, bytes - call('HSTRLEN', K.deadjobs, id)
+  local list = call('ZRANGE', K.dead, 0, few - 1, 'WITHSCORES')
+  for i = 1, #list, 2 do
+    if over <= 0 and bytes <= 0 and tonumber(list[i + 1]) > raw - C.keep_dead then break end
+    local size = call('HSTRLEN', K.deadjobs, list[i])
+    -- Twice, for settling and recovering may add as much each.
+    if read > 0 and read + size > 2 * MOST_BYTES then break end
+    ids[#ids + 1], read = list[i], read + size
+    over, bytes = over - 1, bytes - size
   end
   return ids
 end
@@ -57,6 +61,5 @@ local function trim(raw, few)
     drop_done(done) ; drop_keys(keys)
     count('trimmed_history', #done + #keys)
   end
-  local old = call('ZRANGEBYSCORE', K.dead, '-inf', int(raw - C.keep_dead), 'LIMIT', 0, few)
-  drop_dead(#old > 0 and old or oldest_dead(few), raw)
+  drop_dead(oldest_dead(raw, few), raw)
 end

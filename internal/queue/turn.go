@@ -49,6 +49,21 @@ type Result struct {
 	Outcome string        // of the attempt, or the reason of the end
 	Note    []byte        // Note, encoded: what is shown of the job later
 	Counts  bool          // uses up one of the job's attempts
+	Bytes   int           // of the envelope, which the end of a dead or unknown job moves; not sent
+}
+
+// Fit is how many of the results one turn settles.
+func Fit(results []Result) int {
+	bytes := 0
+	for i := range results {
+		if k := results[i].Kind; k == KindDead || k == KindUnknown {
+			bytes += results[i].Bytes
+		}
+		if i == MaxResults || i > 0 && bytes > maxTurnBytes {
+			return i
+		}
+	}
+	return len(results)
 }
 
 // LostCall names a turn whose reply never came, by the span of logical time in

@@ -1,0 +1,128 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"tundish/internal/job"
+)
+
+// acceptLarge pushes n jobs with bodies of size bytes.
+func (b *bench) acceptLarge(n, size int) {
+	b.t.Helper()
+	for range n {
+		j := newJob("")
+		j.Request.Body = make([]byte, size)
+		b.accept(j)
+	}
+}
+
+func (b *bench) deadJobs() int64 {
+	b.t.Helper()
+	return b.live().Dead
+}
+
+// What ends as dead takes its body along: no call moves more than a megabyte or two of them.
+func TestFitBoundsWhatATurnMoves(t *testing.T) {
+	t.Parallel()
+	of := func(kind Kind, n, bytes int) []Result {
+		out := make([]Result, n)
+		for i := range out {
+			out[i] = Result{Kind: kind, Bytes: bytes}
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		results []Result
+		want    int
+	}{
+		"none":            {nil, 0},
+		"small":           {of(KindDead, MaxResults, 100), MaxResults},
+		"too many":        {of(KindDelivered, MaxResults+50, 1<<20), MaxResults},
+		"no body moves":   {of(KindRetry, 150, 1<<20), 150},
+		"large":           {of(KindDead, 10, 400<<10), 2},
+		"unknown as well": {of(KindUnknown, 10, 256<<10), 4},
+		"larger alone":    {of(KindDead, 3, 2<<20), 1},
+		"large in front":  {append(of(KindDead, 1, 2<<20), of(KindDelivered, 5, 1<<20)...), 1},
+	} {
+		if got := Fit(c.results); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestTrimOfLargeDeadJobsGoesInSteps(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "miniredis")
+	now := time.UnixMicro(1_790_000_000_000_000)
+	b.mini.SetTime(now)
+	b.apply(perSecond(fast), `"queue":{"max_job_bytes":"1MiB"},"retention":{"dead":"1h"}`)
+	b.acceptLarge(7, 700<<10)
+	for b.deadJobs() < 7 {
+		b.turn(0, settleAll(b.turn(10).Leases, KindDead)...)
+	}
+	b.mini.SetTime(now.Add(2 * time.Hour))
+	for _, want := range []int64{5, 3, 1, 0} {
+		b.turn(0)
+		if got := b.deadJobs(); got != want {
+			t.Fatalf("%d dead jobs left, want %d", got, want)
+		}
+	}
+	b.checkDump()
+}
+
+func TestCrashesOfLargeJobsAreBuriedInSteps(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(fast), `"queue":{"max_job_bytes":"1MiB"}`)
+	b.acceptLarge(5, 800<<10)
+	for crash := range 3 {
+		for leased := 0; leased < 5; {
+			r := b.turn(10)
+			if _, err := b.s.Start(t.Context(), b.lane, r.Leases); err != nil {
+				t.Fatal(err)
+			}
+			if leased += len(r.Leases); len(r.Leases) == 0 {
+				t.Fatalf("crash %d: %d leased, %s", crash, leased, r.Why)
+			}
+		}
+		b.pass(17 * time.Second)
+	}
+	for _, want := range []int64{2, 4, 5} {
+		b.turn(0)
+		if got := b.deadJobs(); got != want {
+			t.Fatalf("%d dead jobs, want %d", got, want)
+		}
+	}
+	b.checkDump()
+}
+
+// A lane whose state holds damaged numbers goes on.
+func TestDamagedStateGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x"} {
+		t.Run(bad, func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t, "redis")
+			b.apply(perSecond(fast), "")
+			b.accept(newJobs(3, "")...)
+			for _, field := range []string{"vt", "epoch", "planned", "norecover", "bytes", "hist", "deadbytes", "order", "last", "tol", "l:tps", "t:tps"} {
+				if err := b.db.Client().HSet(t.Context(), b.keys.State(), field, bad).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.accept(newJobs(3, "")...)
+			var leases []Lease
+			for range 3 {
+				leases = append(leases, b.turn(10).Leases...)
+				b.pass(time.Second)
+			}
+			if len(leases) != 6 {
+				t.Errorf("%d leases of 6 jobs", len(leases))
+			}
+			if got := b.state(leases[0].ID); got != job.Leased {
+				t.Errorf("job is %s", got)
+			}
+		})
+	}
+}
