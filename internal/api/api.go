@@ -150,10 +150,11 @@ func (a *API) routes(mux *http.ServeMux) error {
 	register(h, http.MethodGet, "/v1/destinations", "list-destinations", "List destinations", a.listDestinations, needs(ScopeRead))
 	register(h, http.MethodGet, one, "get-destination", "See a destination", a.getDestination, needs(ScopeRead))
 	register(h, http.MethodPut, one, "put-destination", "Make or change a destination", a.putDestination, accepts[map[string]any](typeJSON), needs(ScopeManage))
-	register(h, http.MethodDelete, one, "delete-destination", "Delete a destination", a.deleteDestination, needs(ScopeManage))
+	register(h, http.MethodDelete, one, "delete-destination", "Delete a destination", a.deleteDestination, needs(ScopeManage),
+		also("Its jobs go with it, also what was kept of finished and dead ones: looking for one answers destination_not_found."))
 	register(h, http.MethodPost, one+"/pause", "pause-destination", "Stop sending", a.pause, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
 	register(h, http.MethodPost, one+"/resume", "resume-destination", "Send again", a.resume, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
-	return serveOpenAPI(mux, h)
+	return errors.Join(serveOpenAPI(mux, h), serveDocs(mux))
 }
 
 // register adds an operation to huma with what its options say.

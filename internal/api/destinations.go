@@ -27,8 +27,11 @@ type destinationView struct {
 	Live      liveView            `json:"live"`
 }
 
+// kindOrphaned is the source of a destination that its file no longer names.
+const kindOrphaned = "orphaned"
+
 type sourceView struct {
-	Kind     string `json:"kind" doc:"api, file or demo"`
+	Kind     string `json:"kind" doc:"api, file, orphaned (its file no longer names it) or demo"`
 	Set      string `json:"set,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 }
@@ -55,6 +58,9 @@ func viewDestination(d *queue.Destination) destinationView {
 		Source: sourceView{Kind: d.Source.Kind, Set: d.Source.Set, Revision: d.Source.Revision},
 		Live:   viewLive(&d.Live),
 	}
+	if d.Source.Kind == kindOrphaned {
+		v.Live.StateReasons = append(v.Live.StateReasons, "orphaned: no file of the set "+d.Source.Set+" names it any longer; it goes on until it is deleted")
+	}
 	if json.Valid(d.Written) { // a faulty one may hold anything
 		v.Contract = json.RawMessage(d.Written)
 	}
@@ -66,10 +72,7 @@ func viewDestination(d *queue.Destination) destinationView {
 }
 
 func viewLive(l *queue.Live) liveView {
-	reasons := l.StateReasons
-	if reasons == nil {
-		reasons = []string{}
-	}
+	reasons := append([]string{}, l.StateReasons...)
 	return liveView{
 		State: l.State, StateReasons: reasons,
 		Depth: l.Depth, Ready: l.Ready, Waiting: l.Waiting, Leased: l.Leased, Scheduled: l.Scheduled,

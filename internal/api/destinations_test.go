@@ -248,3 +248,16 @@ func TestAChangeHereActsAtOnce(t *testing.T) {
 		a.contracts.forget("bank")
 	}
 }
+
+func TestOrphanedIsShown(t *testing.T) {
+	t.Parallel()
+	d := newFakeStore().bank()
+	d.Source = queue.Source{Kind: "orphaned", Set: "payments", Revision: 3}
+	d.Live.StateReasons = []string{"paused by the contract"}
+	for range 2 { // what is shown is added to no list of the store's
+		v := viewDestination(d)
+		if got := v.Live.StateReasons; len(got) != 2 || !strings.HasPrefix(got[1], "orphaned: ") || !strings.Contains(got[1], "payments") || v.Source.Kind != "orphaned" {
+			t.Errorf("%q, %+v", got, v.Source)
+		}
+	}
+}

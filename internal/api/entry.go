@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -50,6 +51,10 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 	// The mux would redirect these, and a redirected push loses its body.
 	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p {
 		return refuse(job.Errorf(job.CodeNotFound, "there is no such path")), "unmatched"
+	}
+	// Query() leaves out what it cannot read, and a list without its cursor begins again.
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return refuse(job.Errorf(job.CodeMalformed, "the query cannot be read: a %% in it is not followed by two hex digits, or it holds a semicolon")), "unmatched"
 	}
 	handler, pattern := e.mux.Handler(r)
 	if pattern == "" {

@@ -257,6 +257,11 @@ func (r answer) problem(t *testing.T, code job.Code) problem {
 	if p.RequestID == "" || p.RequestID != r.header.Get("X-Request-Id") {
 		t.Errorf("request id %q, header %q", p.RequestID, r.header.Get("X-Request-Id"))
 	}
+	for name, values := range r.header {
+		if len(values) != 1 {
+			t.Errorf("%s stands there %d times: %q", name, len(values), values)
+		}
+	}
 	if r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("cache control %q", r.header.Get("Cache-Control"))
 	}

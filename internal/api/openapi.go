@@ -67,6 +67,13 @@ func needs(scopes ...Scope) option {
 	}
 }
 
+// also adds a sentence to what is said of the operation.
+func also(text string) option {
+	return func(huma.API, *huma.Operation) func(*huma.Operation) {
+		return func(op *huma.Operation) { op.Description += " " + text }
+	}
+}
+
 // accepts describes the request's body. It is done after the registration
 // because huma would otherwise read and check the body by itself.
 func accepts[T any](kind string) option {

@@ -80,8 +80,7 @@ func problemOf(e *job.Error) *problem {
 	if status == http.StatusUnauthorized {
 		p.headers.Set("WWW-Authenticate", `Bearer realm="tundish"`)
 	}
-	p.headers.Set("Cache-Control", "no-store")
-	return p
+	return p // Cache-Control: no-store stands on every answer already
 }
 
 func fieldsOf(e *job.Error) []problemField {
