@@ -41,6 +41,7 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"limits", compileLimits(c.Limits),
 		"guard_us", c.Tolerance().Microseconds(),
 		"cap", c.MaxInFlight,
+		"class", c.Class,
 		"timeout", c.Target.Timeout.Microseconds(),
 		"capacity", c.Queue.Capacity,
 		"max_bytes", c.Queue.MaxBytes,

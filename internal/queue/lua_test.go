@@ -20,6 +20,7 @@ var argvNames = map[string][]string{
 	"pause":  {"lane", "wake", "reason"},
 	"delete": {"lane", "ifversion", "cancel", "keep"},
 	"read":   {"lane", "id"},
+	"survey": {"lanes"},
 	"mend":   {"lane", "wake"},
 	"start":  {"jobs"},
 	"claim":  {"limit", "first", "views"},
@@ -81,7 +82,7 @@ func TestScriptsWithoutALane(t *testing.T) {
 			if m, err := b.s.mend(ctx, b.lane); err != nil || m != (Repairs{}) {
 				t.Errorf("mend: %+v, %v", m, err)
 			}
-			claim, err := b.s.Claim(ctx, 3, MaxClaim, &[redisdb.Shards]ClockView{})
+			claim, err := b.s.Claim(ctx, b.s.Groups()[0], 3, MaxClaim, &[redisdb.Shards]ClockView{})
 			if err != nil || len(claim.Lanes) != 0 || claim.Wait >= 0 {
 				t.Errorf("claim: %+v, %v", claim, err)
 			}
@@ -106,7 +107,7 @@ func TestLifeOfALane(t *testing.T) {
 			if got := b.state(jobs[4].ID); got != job.Scheduled {
 				t.Errorf("delayed job is %s", got)
 			}
-			claim, err := b.s.Claim(ctx, 0, MaxClaim, &[redisdb.Shards]ClockView{})
+			claim, err := b.s.Claim(ctx, b.s.Groups()[0], 0, MaxClaim, &[redisdb.Shards]ClockView{})
 			if err != nil || !slices.Equal(claim.Lanes, []string{b.lane}) {
 				t.Fatalf("claim: %+v, %v", claim, err)
 			}

@@ -1,23 +1,4 @@
 -- read, the main part.
-local function oldest()
-  local order, id
-  for _, tenant in ipairs(call('ZRANGE', K.tenants, 0, 49)) do
-    local m = first_members(tenant, 0, 1)[1]
-    local o = m and string.sub(m, -36, -23)
-    if o and (not order or o < order) then order, id = o, string.sub(m, -22) end
-  end
-  return order or '', id
-end
-
--- pushed_at is when the oldest was pushed, logical µs: its place without its priority.
-local function pushed_at()
-  local order, id = oldest()
-  local env = id and call('HGET', K.jobs, id)
-  local prio = tonumber(env and string.sub(env, 2, 2) or '')
-  if not prio then return '' end
-  return int(tonumber(string.sub(order, 1, 7), 16) * 268435456 + tonumber(string.sub(order, 8), 16) - prio * (tonumber(C.aging) or 0))
-end
-
 -- binds names what a ready job waits for.
 local function binds(list, now, paused)
   if paused then return 'pause' end
@@ -67,7 +48,8 @@ local function read()
   local counts = {}
   for i, c in ipairs({{'HLEN', 'jobs'}, {'ZCARD', 'ready'}, {'ZCARD', 'waiting'}, {'ZCARD', 'leased'}, {'ZCARD', 'dead'},
     {'HLEN', 'idem'}, {'HLEN', 'done'}}) do counts[i] = call(c[1], K[c[2]]) end
-  counts[8] = pushed_at()
+  local pushed = pushed_at()
+  counts[8] = pushed and int(pushed) or ''
   return {status, int(raw), int(adj), call('HGETALL', K.conf), call('HGETALL', K.state), counts, job}
 end
 

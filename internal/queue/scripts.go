@@ -41,7 +41,8 @@ var (
 	applyScript  = script("apply", "admin", "apply")
 	pauseScript  = script("pause", "admin", "pause")
 	deleteScript = script("delete", "delete")
-	readScript   = script("read", "read")
+	readScript   = script("read", "oldest", "read")
+	surveyScript = script("survey", "oldest", "survey")
 	mendScript   = script("mend", "mend")
 	startScript  = redisdb.NewScript("start", redisdb.Prelude(), sharedbucket.EnvLua(), lua("envelope"), lua("start"))
 	claimScript  = redisdb.NewScript("claim", lua("claim_args"), sharedbucket.EnvLua(), sharedbucket.ClockLua(), lua("claim"))
@@ -49,5 +50,5 @@ var (
 
 // Scripts lists every script, for loading ahead and for tests of their headers.
 func Scripts() []*redisdb.Script {
-	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, mendScript, startScript, claimScript}
+	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, startScript, claimScript}
 }

@@ -41,11 +41,20 @@ local function settle_end(r, t, held, raw, b)
   end
 end
 
+-- occupy keeps how long jobs hold a sender, from slot to result, as a mean in which the last fifty count most.
+local function occupy(n, sum)
+  if n == 0 then return end
+  local old = finite(call('HGET', K.state, 'occupied'))
+  local part = old and math.min(1, n / 50) or 1
+  W.occupied = int(math.max(0, (old or 0) + (sum / n - (old or 0)) * part))
+end
+
 local function settle(now, raw, list)
   local out, ids, n = {}, {}, A.nres
   if n == 0 then return out end
   for i = 1, n do ids[i] = ARGV[A.results + (i - 1) * 7] end
   local tries, leases, b, seen = tries_of(ids), call('ZMSCORE', K.leased, unpack(ids)), new_batch(), {}
+  local held_n, held_sum = 0, 0
   local s = {tries = {}, unlease = {}, expires = {}, waiting = {}, ready = {}, back = {}}
   for i, id in ipairs(ids) do
     local p = A.results + (i - 1) * 7
@@ -60,11 +69,13 @@ local function settle(now, raw, list)
       if not held and r.kind ~= 'delivered' then out[i] = 'stale'
       else
         seen[id], out[i] = true, 'ok'
+        if held and r.kind ~= 'release' then held_n, held_sum = held_n + 1, held_sum + now - t.slot end
         local final = r.kind == 'delivered' or r.kind == 'dead' or r.kind == 'unknown'
         if final then settle_end(r, t, held, raw, b) else settle_back(r, t, now, list, s) end
       end
     end
   end
+  occupy(held_n, held_sum)
   write('ZREM', K.leased, s.unlease)
   flush(b, raw)
   write('HSET', K.tries, s.tries)

@@ -1,0 +1,193 @@
+package queue
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"tundish/internal/redisdb"
+)
+
+const (
+	// surveyLanes is how many lanes one script looks at: it must not hold up the turns of others.
+	surveyLanes = 32
+	// surveyCalls is how many of them go in one pipeline, which a server may run at one go.
+	surveyCalls = 4
+)
+
+// Lane is what gauges say of a destination: its lane as it stands now.
+type Lane struct {
+	Name  string
+	Class string // empty: none
+	State string // see LaneStates
+	Depth int64  // live jobs
+	// Ready, Waiting and Leased are the parts of Depth; Dead is beside it.
+	Ready, Waiting, Leased, Dead int64
+	SizeBytes                    int64
+	Capacity, MaxBytes           int64
+	// OldestAge is that of the oldest job that does not wait for its own time.
+	OldestAge time.Duration
+	// Occupied is for how long a job holds a sender, from its slot to its result; 0: none has.
+	Occupied time.Duration
+	Limits   []LaneLimit // none where the contract cannot be read
+}
+
+// LaneLimit is a limit, in requests per second.
+type LaneLimit struct {
+	Name    string
+	Rate    float64 // as written
+	Granted float64 // by the tolerance that workers need now
+}
+
+// LaneStates lists the states a lane is in, one at a time.
+func LaneStates() []string { return []string{"running", "paused", "faulty"} }
+
+// Rate is what all limits together let through, per second; 0 when there are none.
+func (l *Lane) Rate() float64 {
+	rate := 0.0
+	for i, limit := range l.Limits {
+		if i == 0 || limit.Granted < rate {
+			rate = limit.Granted
+		}
+	}
+	return rate
+}
+
+// Drain is how long the live jobs take at that rate.
+func (l *Lane) Drain() time.Duration {
+	rate := l.Rate()
+	if rate <= 0 {
+		return 0
+	}
+	return time.Duration(float64(l.Depth) / rate * float64(time.Second))
+}
+
+// Survey looks at all lanes, sorted by name, some at a time. It reads no
+// contract and no job, so that it stays cheap with many.
+func (s *Store) Survey(ctx context.Context) ([]Lane, error) {
+	names, err := s.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lanes := make([]Lane, len(names))
+	chunks := surveyChunks(names)
+	for len(chunks) > 0 {
+		n := min(surveyCalls, len(chunks))
+		if err := s.survey(ctx, names, chunks[:n], lanes); err != nil {
+			return nil, err
+		}
+		chunks = chunks[n:]
+	}
+	kept := lanes[:0]
+	for i := range lanes {
+		if lanes[i].State != "" {
+			kept = append(kept, lanes[i])
+		}
+	}
+	return kept, nil
+}
+
+// surveyChunks divides names, by position, into parts of one shard each.
+func surveyChunks(names []string) [][]int {
+	var shards [redisdb.Shards][]int
+	for i, name := range names {
+		shard := redisdb.ShardOf(name)
+		shards[shard] = append(shards[shard], i)
+	}
+	var chunks [][]int
+	for _, all := range shards {
+		for len(all) > 0 {
+			n := min(surveyLanes, len(all))
+			chunks, all = append(chunks, all[:n]), all[n:]
+		}
+	}
+	return chunks
+}
+
+func (s *Store) survey(ctx context.Context, names []string, chunks [][]int, lanes []Lane) error {
+	calls := make([]redisdb.Call, len(chunks))
+	for i, chunk := range chunks {
+		var keys []string
+		for _, at := range chunk {
+			lane, err := s.db.Keys().Lane(names[at])
+			if err != nil {
+				return noLane(names[at])
+			}
+			keys = append(keys, lane...)
+		}
+		calls[i] = redisdb.Call{Script: surveyScript, Keys: keys, Args: []any{len(chunk)}}
+	}
+	for i, r := range s.db.Pipeline(ctx, calls) {
+		if r.Err != nil {
+			return callerError(r.Err)
+		}
+		p := parser{}
+		list := p.list(r.Value)
+		for k, at := range chunks[i] {
+			lanes[at] = p.surveyed(names[at], p.list(p.at(list, k)))
+		}
+		if p.err != nil {
+			return p.err
+		}
+	}
+	return nil
+}
+
+// surveyed reads what the script says of one lane; one that is no more has no state.
+func (p *parser) surveyed(name string, l []any) Lane {
+	lane := Lane{Name: name}
+	switch p.text(l, 0) {
+	case "no_lane":
+		return lane
+	case "ok":
+		lane.State = "running"
+	default:
+		lane.State = "faulty"
+	}
+	if len(l) == 1 {
+		return lane
+	}
+	if lane.State == "running" && p.number(l, 2) == 1 {
+		lane.State = "paused"
+	}
+	lane.Class, lane.Depth, lane.Ready, lane.Waiting, lane.Leased = p.text(l, 1), p.number(l, 3), p.number(l, 4), p.number(l, 5), p.number(l, 6)
+	lane.Dead, lane.SizeBytes = p.number(l, 7), p.number(l, 8)
+	if len(l) <= 9 {
+		return lane
+	}
+	if p.text(l, 9) != "" {
+		lane.OldestAge = p.micros(l, 9)
+	}
+	lane.Capacity, lane.MaxBytes, lane.Occupied = p.number(l, 10), p.number(l, 11), p.micros(l, 12)
+	for i := 13; i < len(l); i += 4 {
+		rate := float64(p.number(l, i+1))
+		lane.Limits = append(lane.Limits, LaneLimit{Name: p.text(l, i),
+			Rate: rate / p.micros(l, i+2).Seconds(), Granted: rate / p.micros(l, i+3).Seconds()})
+	}
+	return lane
+}
+
+// keySenders is the field of the installation that says how many senders a worker has.
+const keySenders = "senders"
+
+// DefaultSenders is how many senders a worker is taken to have when none has told.
+const DefaultSenders = 1000
+
+// SetSenders says how many senders the workers of this installation have; the
+// worker that started last is believed.
+func (s *Store) SetSenders(ctx context.Context, n int) error {
+	return callerError(s.db.Client().HSet(ctx, s.db.Keys().Meta(), keySenders, n).Err())
+}
+
+// Senders is how many senders a worker has.
+func (s *Store) Senders(ctx context.Context) (int, error) {
+	values, err := s.db.Client().HMGet(ctx, s.db.Keys().Meta(), keySenders).Result()
+	if err != nil {
+		return 0, callerError(err)
+	}
+	text, _ := values[0].(string)
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return n, nil
+	}
+	return DefaultSenders, nil
+}

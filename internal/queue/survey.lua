@@ -1,0 +1,49 @@
+-- survey, the main part.
+-- places is where in a lane's list of keys those stand that are looked at.
+local function places(width)
+  local at = {}
+  for _, name in ipairs({'conf', 'state', 'jobs', 'ready', 'tenants', 'waiting', 'leased', 'tries', 'dead'}) do
+    for i = 1, width do if KEYS[i] == K[name] then at[name] = i end end
+  end
+  return at
+end
+
+local function survey_counts()
+  local jobs, out = call('HLEN', K.jobs), {}
+  out[1], out[2], out[3], out[4] = jobs, 0, 0, 0
+  if jobs > 0 then out[2], out[3], out[4] = call('ZCARD', K.ready), call('ZCARD', K.waiting), call('ZCARD', K.leased) end
+  out[5], out[6] = call('ZCARD', K.dead), int(S.bytes)
+  return out
+end
+
+local function survey_lane(now)
+  local status = load_contract()
+  if status == 'no_lane' or C.deleting == '1' then return {'no_lane'} end
+  load_state()
+  if is_marked() then status = 'faulty' end
+  local class, c = call('HGET', K.conf, 'class') or '', survey_counts()
+  local out = {status, class, is_paused() and 1 or 0, c[1], c[2], c[3], c[4], c[5], c[6]}
+  if status == 'faulty' then return out end
+  local pushed = c[1] > 0 and pushed_at()
+  out[10], out[11], out[12] = pushed and int(math.max(0, now - pushed)) or '', int(C.capacity), int(C.max_bytes)
+  out[13] = int(finite(call('HGET', K.state, 'occupied')) or 0)
+  open_limits(C.list, now)
+  for _, l in ipairs(C.list) do
+    for _, v in ipairs({l.name, int(l.rate), int(l.window), int(l.n)}) do out[#out + 1] = v end
+  end
+  return out
+end
+
+local function survey()
+  local width, out = #KEYS / A.lanes, {}
+  local at, now = places(width), read_clock() -- all lanes are of one shard
+  for i = 1, A.lanes do
+    for name, place in pairs(at) do K[name] = KEYS[(i - 1) * width + place] end
+    C, S, W = {}, {}, {}
+    local ok, lane = pcall(survey_lane, now)
+    out[i] = ok and lane or {'damaged'}
+  end
+  return out
+end
+
+return survey()
