@@ -25,7 +25,9 @@ type instant struct {
 	results  chan int
 }
 
-func (s *instant) Claim(context.Context, int, int, *[redisdb.Shards]queue.ClockView) (queue.Claim, error) {
+func (*instant) Groups() [][]int { return (&fakeStore{}).Groups() }
+
+func (s *instant) Claim(context.Context, []int, int, int, *[redisdb.Shards]queue.ClockView) (queue.Claim, error) {
 	c := queue.Claim{Wait: -1}
 	for i := range c.Logical {
 		c.Logical[i] = redisdb.Monotonic().Microseconds()
@@ -43,7 +45,7 @@ func (s *instant) Turns(_ context.Context, _ string, turns []queue.Turn) []queue
 	for i := range turns {
 		t, r := &turns[i], &out[i]
 		settled += len(t.Result)
-		if t.Want > 0 && !t.Keep || t.Short && t.Want == 0 {
+		if !t.Keep && (t.Want > 0 || t.Short) {
 			s.mu.Lock()
 			s.lanes = append(s.lanes, t.Lane)
 			s.mu.Unlock()

@@ -1,11 +1,14 @@
 package drain
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
 	"tundish/internal/queue"
+	"tundish/internal/redisdb"
 )
 
 func TestIdleClaimsTwiceASecond(t *testing.T) {
@@ -172,6 +175,56 @@ func TestMoreLanesThanOneClaimTakes(t *testing.T) {
 		w.run(time.Second)
 		if n := len(w.writes()); n != 5*queue.MaxClaim {
 			t.Errorf("%d writes in the first second, want %d", n, 5*queue.MaxClaim)
+		}
+	})
+}
+
+// A server of a Cluster that does not answer holds up its own lanes only.
+func TestDeadNodeDelaysOnlyItsLanes(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		for shard := range redisdb.Shards {
+			w.store.groups = append(w.store.groups, []int{shard})
+		}
+		dead := func(name string) bool { return redisdb.ShardOf(name) < 4 }
+		var good, bad []*fakeLane
+		for i := range 40 {
+			name := fmt.Sprintf("lane-%d", i)
+			l := w.lane(name, 150)
+			if dead(name) {
+				bad = append(bad, l)
+			} else {
+				good = append(good, l)
+			}
+		}
+		w.cfg.Concurrency = 1000
+		w.start()
+		w.run(time.Second)
+		w.change(func() {
+			w.store.stall = func(op, lane string) time.Duration {
+				if shard, err := strconv.Atoi(lane); err == nil && shard < 4 || err != nil && dead(lane) {
+					return 2 * time.Second
+				}
+				return 0
+			}
+			w.store.before = func(op, lane string) error {
+				if shard, err := strconv.Atoi(lane); err == nil && shard < 4 || err != nil && dead(lane) {
+					return errors.New("no answer")
+				}
+				return nil
+			}
+		})
+		w.run(2200 * time.Millisecond)
+		if len(good) < 10 || len(bad) < 3 {
+			t.Fatalf("%d lanes on good servers, %d on the dead one", len(good), len(bad))
+		}
+		for _, l := range good {
+			w.want(l, "delivered", 150)
+		}
+		w.change(func() { w.store.stall, w.store.before = nil, nil })
+		w.run(20 * time.Second)
+		for _, l := range bad {
+			w.want(l, "delivered", 150)
 		}
 	})
 }

@@ -58,7 +58,7 @@ func TestLateCallIsNotAStep(t *testing.T) {
 		w.run(time.Second)
 		n := 0
 		w.change(func() {
-			w.store.stall = func(op string) time.Duration {
+			w.store.stall = func(op, _ string) time.Duration {
 				if n++; op == "turn" && n%5 == 0 {
 					return 700 * time.Millisecond
 				}

@@ -17,7 +17,9 @@ import (
 // Store is what the drain needs of the lanes.
 type Store interface {
 	Turns(ctx context.Context, worker string, turns []queue.Turn) []queue.TurnReply
-	Claim(ctx context.Context, first, limit int, views *[redisdb.Shards]queue.ClockView) (queue.Claim, error)
+	// Groups are the shards that one claim may look through, together all.
+	Groups() [][]int
+	Claim(ctx context.Context, shards []int, first, limit int, views *[redisdb.Shards]queue.ClockView) (queue.Claim, error)
 	Contract(ctx context.Context, lane string) (*destination.Contract, int64, error)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,8 +52,10 @@ type fakeStore struct {
 	before func(op, lane string) error
 	// after is asked behind each call: an error loses the reply.
 	after func(op, lane string) error
-	// stall is how long a call waits in front of Redis.
-	stall func(op string) time.Duration
+	// groups are the shards that a claim may look through; nil: all.
+	groups [][]int
+	// stall is how long a call waits in front of Redis. The lane of a claim is its first shard.
+	stall func(op, lane string) time.Duration
 }
 
 func (s *fakeStore) raw() int64 { return time.Now().UnixMicro() + s.offset }
@@ -62,7 +65,7 @@ func (s *fakeStore) call(op, lane string, f func() seen) error {
 	s.mu.Lock()
 	wait := s.latency
 	if s.stall != nil {
-		wait += s.stall(op)
+		wait += s.stall(op, lane)
 	}
 	s.mu.Unlock()
 	if wait > 0 {
@@ -96,14 +99,24 @@ func (s *fakeStore) run(op, lane string, f func() seen) (err error) {
 	return err
 }
 
-func (s *fakeStore) Claim(_ context.Context, first, limit int, views *[redisdb.Shards]queue.ClockView) (queue.Claim, error) {
+func (s *fakeStore) Groups() [][]int {
+	if s.groups != nil {
+		return s.groups
+	}
+	return [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}
+}
+
+func (s *fakeStore) Claim(_ context.Context, shards []int, _, limit int, views *[redisdb.Shards]queue.ClockView) (queue.Claim, error) {
 	claim := queue.Claim{Wait: -1}
-	err := s.call("claim", "", func() seen {
-		for i := range views {
+	err := s.call("claim", fmt.Sprint(shards[0]), func() seen {
+		for _, i := range shards {
 			claim.Logical[i], _, _ = s.read(i, &views[i])
 			claim.Adj[i] = fmt.Sprint(s.adj[i])
 		}
 		for name, l := range s.lanes {
+			if !slices.Contains(shards, redisdb.ShardOf(name)) {
+				continue
+			}
 			now := claim.Logical[redisdb.ShardOf(name)]
 			if l.due != 0 && l.due <= now && len(claim.Lanes) < limit {
 				l.due = now + 1_000_000

@@ -22,6 +22,7 @@ type lane struct {
 	name  string
 	label string // in metrics
 	shard int
+	group *group
 
 	live   bool          // something is left to do
 	rested time.Duration // since when nothing is
@@ -76,7 +77,8 @@ func (l *lane) idle() bool {
 func (lp *loop) lane(name string) *lane {
 	l := lp.lanes[name]
 	if l == nil {
-		l = &lane{name: name, label: lp.d.cfg.Metrics.label(name), shard: redisdb.ShardOf(name), index: -1, next: never, appetite: minAsk}
+		shard := redisdb.ShardOf(name)
+		l = &lane{name: name, label: lp.d.cfg.Metrics.label(name), shard: shard, group: lp.groupOf[shard], index: -1, next: never, appetite: minAsk}
 		lp.lanes[name] = l
 	}
 	if !l.live {
@@ -91,7 +93,7 @@ func (lp *loop) rest(l *lane, now time.Duration) {
 	if !l.live || !l.idle() {
 		return
 	}
-	lp.agenda.plan(l, never)
+	l.group.agenda.plan(l, never)
 	l.live, l.rested = false, now
 	lp.live--
 }

@@ -21,22 +21,12 @@ type loop struct {
 	lanes      map[string]*lane
 	live       int // lanes with something left to do
 	nextForget time.Duration
-	agenda     agenda
+	groups     []*group
+	groupOf    [redisdb.Shards]*group
 	call       uint64
-	turns      int // pipelines under way
 	senders    senders
-	trips      trips
 	lags       lags
 	health     health
-
-	claiming  bool
-	nextClaim time.Duration
-	why       reason          // of the next claim, or of that under way
-	woken     bool            // a lane became due since the last claim began
-	first     int             // shard to begin the next claim with
-	spread    time.Duration   // by which a look at somebody else's entry is put off at random
-	wakes     time.Duration   // by which a look after a wake is put off at random
-	promises  []time.Duration // moments at or after which a claim must begin, sorted
 
 	stopBy time.Duration // end of the grace; never: not stopping
 	cut    bool
@@ -44,8 +34,16 @@ type loop struct {
 
 func newLoop(d *Drain) *loop {
 	now := redisdb.Monotonic()
-	return &loop{d: d, lanes: map[string]*lane{}, nextForget: now + remembered, nextClaim: now,
-		senders: senders{total: d.cfg.Concurrency}, spread: minSpread, stopBy: never}
+	lp := &loop{d: d, lanes: map[string]*lane{}, nextForget: now + remembered,
+		senders: senders{total: d.cfg.Concurrency}, stopBy: never}
+	for _, shards := range d.store.Groups() {
+		g := &group{shards: shards, nextClaim: now, spread: minSpread}
+		lp.groups = append(lp.groups, g)
+		for _, shard := range shards {
+			lp.groupOf[shard] = g
+		}
+	}
+	return lp
 }
 
 func (lp *loop) run() {
@@ -93,25 +91,27 @@ func (lp *loop) drainEvents() {
 	}
 }
 
-// step starts what is due: turns, then a claim.
+// step starts what is due: turns, then claims.
 func (lp *loop) step(now time.Duration) {
-	for lp.turns < pipelines {
-		lanes, turns := lp.due(now)
-		if len(lanes) == 0 {
-			break
+	for _, g := range lp.groups {
+		for g.turns < pipelines {
+			lanes, turns := lp.due(g, now)
+			if len(lanes) == 0 {
+				break
+			}
+			lp.turn(g, lanes, turns)
 		}
-		lp.turn(lanes, turns)
-	}
-	if lp.mayClaim() && now >= lp.nextClaim {
-		lp.claim(now)
+		if lp.mayClaim(g) && now >= g.nextClaim {
+			lp.claim(g, now)
+		}
 	}
 }
 
 // due takes the lanes whose turn has come from the agenda. It stops at one
 // whose senders have to be waited for.
-func (lp *loop) due(now time.Duration) (lanes []*lane, turns []queue.Turn) {
-	for len(lanes) < queue.MaxClaim && len(lp.agenda) > 0 && lp.agenda[0].next <= now && !lp.blocked() {
-		l := heap.Pop(&lp.agenda).(*lane)
+func (lp *loop) due(g *group, now time.Duration) (lanes []*lane, turns []queue.Turn) {
+	for len(lanes) < queue.MaxClaim && len(g.agenda) > 0 && g.agenda[0].next <= now && !lp.blocked(g) {
+		l := heap.Pop(&g.agenda).(*lane)
 		l.next = never
 		if l.turning {
 			l.again = true
@@ -124,18 +124,20 @@ func (lp *loop) due(now time.Duration) (lanes []*lane, turns []queue.Turn) {
 }
 
 // blocked says that the first lane waits for the reply of a turn under way.
-func (lp *loop) blocked() bool {
-	l := lp.agenda[0]
-	return lp.turns >= pipelines || l.holding && !l.turning && !lp.stopping() && lp.senders.spoken(l.busy)
+func (lp *loop) blocked(g *group) bool {
+	l := g.agenda[0]
+	return g.turns >= pipelines || l.holding && !l.turning && !lp.stopping() && lp.senders.spoken(l.busy)
 }
 
 func (lp *loop) until(now time.Duration) time.Duration {
 	at := now + lookEvery
-	if lp.mayClaim() {
-		at = min(at, lp.nextClaim)
-	}
-	if len(lp.agenda) > 0 && !lp.blocked() {
-		at = min(at, lp.agenda[0].next)
+	for _, g := range lp.groups {
+		if lp.mayClaim(g) {
+			at = min(at, g.nextClaim)
+		}
+		if len(g.agenda) > 0 && !lp.blocked(g) {
+			at = min(at, g.agenda[0].next)
+		}
 	}
 	if lp.stopping() && !lp.cut {
 		at = min(at, lp.stopBy)

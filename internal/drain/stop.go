@@ -21,7 +21,7 @@ func (lp *loop) beginStop() {
 	for _, l := range lp.lanes {
 		l.notBefore = 0
 		if l.holding || len(l.results) > 0 || len(l.lost) > 0 {
-			lp.agenda.hasten(l, now)
+			l.group.agenda.hasten(l, now)
 		}
 	}
 }
@@ -31,8 +31,15 @@ func (lp *loop) stopped(now time.Duration) bool {
 	if !lp.stopping() {
 		return false
 	}
-	quiet := lp.senders.used == 0 && lp.turns == 0
-	if quiet && !lp.claiming && lp.live == 0 {
+	turns, claims := 0, 0
+	for _, g := range lp.groups {
+		turns += g.turns
+		if g.claiming {
+			claims++
+		}
+	}
+	quiet := lp.senders.used == 0 && turns == 0
+	if quiet && claims == 0 && lp.live == 0 {
 		return true
 	}
 	if now < lp.stopBy {

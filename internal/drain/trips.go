@@ -61,7 +61,7 @@ const marksFor = 10 * time.Second
 
 // lead is that of the round trip, and of two more while jobs of the lane need marks.
 func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
-	lead := lp.trips.lead()
+	lead := l.group.trips.lead()
 	if l.marks > 0 && now-l.marks < marksFor {
 		lead *= 3
 	}

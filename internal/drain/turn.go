@@ -13,16 +13,16 @@ import (
 const maxLost = 4
 
 // turn sends the turns of some lanes in one pipeline.
-func (lp *loop) turn(lanes []*lane, turns []queue.Turn) {
-	lp.turns++
+func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
+	g.turns++
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
 		replies := lp.d.store.Turns(ctx, lp.d.cfg.Worker, turns)
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
-			lp.turns--
+			g.turns--
 			if replies[0].Err == nil {
-				lp.trips.add(rep - req)
+				g.trips.add(rep - req)
 			}
 			for i, l := range lanes {
 				lp.turned(l, &turns[i], &replies[i], req, rep)
@@ -37,7 +37,7 @@ func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 	lp.call++
 	lead := lp.lead(l, now)
 	t := queue.Turn{Lane: l.name, Call: lp.call, Lost: l.lost, Clock: lp.view(l.shard, now), MyLast: l.myLast,
-		Lead: lead, Ahead: lp.trips.ahead(lead), Late: lp.lags.p99}
+		Lead: lead, Ahead: l.group.trips.ahead(lead), Late: lp.lags.p99}
 	t.Clock.Confirmed, t.Clock.Move = l.confirmed, l.move
 	switch {
 	case l.holding && lp.stopping():
@@ -74,7 +74,7 @@ func (lp *loop) turned(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time
 	}
 	if l.again {
 		l.again = false
-		lp.agenda.hasten(l, rep)
+		l.group.agenda.hasten(l, rep)
 	}
 	lp.flush(l, rep)
 	lp.rest(l, rep)
@@ -95,13 +95,13 @@ func (lp *loop) turnFailed(l *lane, t *queue.Turn, err error, req, rep time.Dura
 	pause := rep + lp.jitter(backOff)
 	if redisdb.Unavailable(err) {
 		lp.failure(err, rep)
-		lp.nextClaim = max(lp.nextClaim, pause)
+		l.group.nextClaim = max(l.group.nextClaim, pause)
 	} else {
 		lp.fault(l, err)
 	}
-	lp.agenda.pause(l, pause)
+	l.group.agenda.pause(l, pause)
 	if len(l.lost) > 0 {
-		lp.agenda.hasten(l, pause)
+		l.group.agenda.hasten(l, pause)
 	}
 }
 
@@ -109,7 +109,7 @@ func (lp *loop) turnFailed(l *lane, t *queue.Turn, err error, req, rep time.Dura
 func (lp *loop) turnedNone(l *lane, t *queue.Turn, r *queue.TurnReply) {
 	l.holding, l.lost, l.contract = false, nil, nil
 	lp.verdicts(l, t, r)
-	lp.agenda.plan(l, never)
+	l.group.agenda.plan(l, never)
 }
 
 // turnedFaulty follows a turn that could not even settle. The results wait for
@@ -120,9 +120,9 @@ func (lp *loop) turnedFaulty(l *lane, t *queue.Turn, rep time.Duration) {
 	if lp.stopping() {
 		l.results, l.lost = nil, nil
 	}
-	lp.agenda.pause(l, rep+lp.jitter(10*backOff))
+	l.group.agenda.pause(l, rep+lp.jitter(10*backOff))
 	if len(l.lost) > 0 {
-		lp.agenda.hasten(l, rep)
+		l.group.agenda.hasten(l, rep)
 	}
 }
 
@@ -166,7 +166,7 @@ func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep t
 		l.clockTries = 0
 		lp.clocks[l.shard].Forget()
 	}
-	lp.agenda.plan(l, rep)
+	l.group.agenda.plan(l, rep)
 }
 
 func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
@@ -216,9 +216,9 @@ func (lp *loop) verdicts(l *lane, t *queue.Turn, r *queue.TurnReply) {
 func (lp *loop) planNext(l *lane, t *queue.Turn, r *queue.TurnReply, rep time.Duration) {
 	if t.Want == 0 && !t.Short { // only results were settled
 		if l.holding { // and it was claimed meanwhile
-			lp.agenda.hasten(l, rep)
+			l.group.agenda.hasten(l, rep)
 		} else {
-			lp.agenda.plan(l, never)
+			l.group.agenda.plan(l, never)
 		}
 		return
 	}
@@ -227,16 +227,16 @@ func (lp *loop) planNext(l *lane, t *queue.Turn, r *queue.TurnReply, rep time.Du
 		at = lp.moment(l.shard, r.Look, rep)
 	}
 	if t.Keep && r.Why != "senders" && planned && !lp.stopping() {
-		lp.agenda.plan(l, at)
+		l.group.agenda.plan(l, at)
 		return
 	}
 	l.holding = false
-	lp.agenda.plan(l, never)
+	l.group.agenda.plan(l, never)
 	switch {
 	case t.Want == 0: // no sender was to be had: others come first
-		lp.nextClaim = max(lp.nextClaim, rep+lp.jitter(starvedFor))
+		l.group.nextClaim = max(l.group.nextClaim, rep+lp.jitter(starvedFor))
 	case planned:
-		lp.promise(at+lp.part(minSpread), rep)
+		l.group.promise(at+lp.part(minSpread), rep)
 	}
 }
 
@@ -254,8 +254,8 @@ func (lp *loop) flush(l *lane, now time.Duration) {
 	switch {
 	case l.turning || len(l.results) == 0:
 	case len(l.results) >= flushAt, lp.stopping() && l.busy == 0:
-		lp.agenda.hasten(l, now)
+		l.group.agenda.hasten(l, now)
 	default:
-		lp.agenda.hasten(l, now+flushWithin)
+		l.group.agenda.hasten(l, now+flushWithin)
 	}
 }

@@ -23,35 +23,10 @@ type Claim struct {
 	Wait time.Duration
 }
 
-// Claim takes due lanes of all shards, beginning with shard first. views holds
-// where the caller expects each shard's logical time.
-func (s *Store) Claim(ctx context.Context, first, limit int, views *[redisdb.Shards]ClockView) (Claim, error) {
-	groups := s.claimGroups()
-	calls := make([]redisdb.Call, len(groups))
-	for i, shards := range groups {
-		calls[i] = s.claimCall(shards, first, limit, views)
-	}
-	claim := Claim{Wait: -1}
-	var failed error
-	for i, r := range s.db.Pipeline(ctx, calls) {
-		err := r.Err
-		if err == nil {
-			err = claim.add(groups[i], r.Value)
-		}
-		if err != nil {
-			failed = err
-		}
-	}
-	// One dead node of a Cluster must not stop the lanes of the others.
-	if failed != nil && len(claim.Lanes) > 0 {
-		failed = nil
-	}
-	return claim, failed
-}
-
-// claimGroups says which shards one script may touch: all of them on one
-// server, each by itself in a Cluster.
-func (s *Store) claimGroups() [][]int {
+// Groups are the shards that one claim may look through: all of them on one
+// server, each by itself in a Cluster, where a dead node must not hold up the
+// lanes of the others.
+func (s *Store) Groups() [][]int {
 	var all []int
 	var single [][]int
 	for i := range redisdb.Shards {
@@ -64,16 +39,23 @@ func (s *Store) claimGroups() [][]int {
 	return [][]int{all}
 }
 
-func (s *Store) claimCall(shards []int, first, limit int, views *[redisdb.Shards]ClockView) redisdb.Call {
+// Claim takes due lanes of a group of shards, beginning with its shard at first. views
+// holds where the caller expects each shard's logical time.
+func (s *Store) Claim(ctx context.Context, shards []int, first, limit int, views *[redisdb.Shards]ClockView) (Claim, error) {
 	keys := make([]string, 0, 2*len(shards))
-	args := []any{limit, first % len(shards)}
+	args := []any{limit, first}
 	for _, i := range shards {
 		due, clock, _ := s.db.Keys().Shard(i)
 		keys = append(keys, due, clock)
 		v := &views[i]
 		args = append(args, v.Expect, v.Width, v.Confirmed, v.Move)
 	}
-	return redisdb.Call{Script: claimScript, Keys: keys, Args: args, Once: true}
+	claim := Claim{Wait: -1}
+	reply, err := s.db.RunOnce(ctx, claimScript, keys, args...)
+	if err != nil {
+		return claim, err
+	}
+	return claim, claim.add(shards, reply)
 }
 
 func (c *Claim) add(shards []int, reply any) error {

@@ -215,7 +215,7 @@ func TestFullServerIsDrained(t *testing.T) {
 		t.Errorf("push to a full server: %v", err)
 	}
 	var none [redisdb.Shards]ClockView
-	claim, err := s.Claim(t.Context(), 0, MaxClaim, &none)
+	claim, err := s.Claim(t.Context(), s.Groups()[0], 0, MaxClaim, &none)
 	if err != nil || len(claim.Lanes) != 1 {
 		t.Errorf("claimed %v, %v", claim.Lanes, err)
 	}

@@ -189,7 +189,7 @@ func (m *model) pause() {
 func (m *model) claim() {
 	m.claimed = true
 	var views [16]ClockView
-	if _, err := m.b.s.Claim(context.Background(), m.rng.IntN(16), MaxClaim, &views); err != nil {
+	if _, err := m.b.s.Claim(context.Background(), m.b.s.Groups()[0], m.rng.IntN(16), MaxClaim, &views); err != nil {
 		m.fail("%v", err)
 	}
 	m.note("claim")
