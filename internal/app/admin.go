@@ -20,35 +20,47 @@ type admin struct {
 	server *http.Server
 	addr   string
 	done   chan struct{}
-	ready  atomic.Pointer[func() []string] // nil: starting
+	mux    *http.ServeMux
+	ready  atomic.Pointer[readiness] // nil: starting
 }
 
-// setReady ends the start: from now on ready lists why the service cannot work.
-func (a *admin) setReady(ready func() []string) { a.ready.Store(&ready) }
+// readiness lists why a service cannot work now, and what is worth knowing though it can.
+type readiness func() (reasons, notes []string)
 
-func (a *admin) reasons() []string {
+// setReady ends the start: from now on ready is asked.
+func (a *admin) setReady(ready readiness) { a.ready.Store(&ready) }
+
+// handle adds a call that changes something: no page of another site may make it.
+func (a *admin) handle(pattern string, handler http.HandlerFunc) {
+	a.mux.Handle(pattern, http.NewCrossOriginProtection().Handler(handler))
+}
+
+func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
+	reasons, notes := []string{"starting: waiting for Redis"}, []string(nil)
 	if ready := a.ready.Load(); ready != nil {
-		return (*ready)()
+		reasons, notes = (*ready)()
 	}
-	return []string{"starting: waiting for Redis"}
+	if len(reasons) > 0 {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "reasons": reasons})
+		return
+	}
+	answer := map[string]any{"status": "ready"}
+	if len(notes) > 0 {
+		answer["reasons"] = notes
+	}
+	writeJSON(w, http.StatusOK, answer)
 }
 
 // startAdmin listens at once, so that a service which waits for Redis is alive and not ready.
 func startAdmin(ctx context.Context, addr string, profile bool, reg *prometheus.Registry, log *slog.Logger) (*admin, error) {
-	a := &admin{}
 	mux := http.NewServeMux()
+	a := &admin{mux: mux}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	// Alive says nothing of Redis: a Redis outage must not restart the fleet.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "alive"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reasons := a.reasons(); len(reasons) > 0 {
-			writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "reasons": reasons})
-			return
-		}
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ready"})
-	})
+	mux.HandleFunc("GET /readyz", a.readyz)
 	if profile {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -24,6 +24,8 @@ type Common struct {
 	LogFormat    string `name:"log-format" default:"text" help:"text or json."`
 	Pprof        bool   `help:"Serve /debug/pprof on the admin address."`
 	Check        bool   `help:"Validate flags and files, and exit."`
+
+	fitEvery time.Duration // how often the settings of Redis are looked at; 0: as usual
 }
 
 // ConfigError lists everything that is wrong with a configuration.

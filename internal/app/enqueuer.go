@@ -66,6 +66,7 @@ type Enqueuer struct {
 	log   *slog.Logger
 	clean cleanups
 	db    *redisdb.DB
+	fit   *fitness
 	store *queue.Store
 	admin *admin
 	addr  string
@@ -95,10 +96,12 @@ func (e *Enqueuer) start(ctx context.Context) error {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
 	e.clean.add("admin", e.admin.stop)
-	if e.db, err = open(ctx, e.cfg.Common, reg, e.log); err != nil {
+	if e.db, e.fit, err = open(ctx, e.cfg.Common, reg, e.log); err != nil {
 		return err
 	}
 	e.clean.add("redis", func() { _ = e.db.Close() })
+	e.fit.start()
+	e.clean.add("fitness", e.fit.stop)
 	e.store = queue.New(e.db)
 	if err := e.follow(ctx, newReloads(reg)); err != nil {
 		return err
@@ -144,13 +147,13 @@ func (e *Enqueuer) listen(ctx context.Context, handler http.Handler) error {
 }
 
 // ready lists why pushes cannot be taken now.
-func (e *Enqueuer) ready() []string {
+func (e *Enqueuer) ready() (reasons, notes []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := e.db.Ping(ctx); err != nil {
-		return []string{"redis: " + redisdb.Kind(err)}
+	if err := e.fit.takesWrites(ctx); err != nil {
+		reasons = append(reasons, "redis takes no writes: "+redisdb.Kind(err))
 	}
-	return nil
+	return append(reasons, e.fit.reasons()...), nil
 }
 
 // Stop ends the door: open requests are answered, then everything closes.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,6 +28,7 @@ type WorkerConfig struct {
 	Concurrency         string   `default:"1000" help:"Senders: attempts and prefetched jobs at once, 1 to 100000."`
 	StopGrace           string   `name:"stop-grace" default:"25s" help:"How long attempts under way may finish after SIGTERM, 0s to 1h."`
 	AllowPrivateTargets []string `name:"allow-private-targets" sep:"," help:"Private address ranges that may be dialled, such as 127.0.0.0/8."`
+	StartPaused         bool     `name:"start-paused" help:"Take no jobs until POST /resume on the admin address."`
 	WriteLog            string   `name:"write-log" help:"File that notes each write: lane, job, slot, monotonic clock."`
 
 	concurrency int
@@ -51,6 +54,9 @@ type Worker struct {
 	clean cleanups
 	admin *admin
 	drain *drain.Drain
+	fit   *fitness
+	// paused: started, and told to wait before it takes jobs.
+	paused atomic.Bool
 }
 
 // NewWorker makes a worker that has not started.
@@ -77,11 +83,13 @@ func (w *Worker) start(ctx context.Context) error {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
 	w.clean.add("admin", w.admin.stop)
-	db, err := open(ctx, w.cfg.Common, reg, w.log)
-	if err != nil {
+	var db *redisdb.DB
+	if db, w.fit, err = open(ctx, w.cfg.Common, reg, w.log); err != nil {
 		return err
 	}
 	w.clean.add("redis", func() { _ = db.Close() })
+	w.fit.start()
+	w.clean.add("fitness", w.fit.stop)
 	config := drain.Config{Worker: "w" + uuid.NewString(), Concurrency: w.cfg.concurrency, StopGrace: w.cfg.grace, Logger: w.log,
 		Metrics: drain.NewMetrics(reg)}
 	if w.cfg.WriteLog != "" {
@@ -103,7 +111,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := work.Start(); err != nil {
 		return err
 	}
-	w.drain.Start()
+	w.begin()
 	w.clean.add("drain and background", func() {
 		var wg sync.WaitGroup
 		wg.Go(work.Stop) // asynq sleeps for up to a period before it sees that it is to stop
@@ -113,21 +121,54 @@ func (w *Worker) start(ctx context.Context) error {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tundish", Name: "loop_last_turn_timestamp_seconds",
 		Help: "When a loop last passed; one that stands still is not ready.", ConstLabels: prometheus.Labels{"loop": "drain"}},
 		func() float64 { return float64(w.drain.LastLoop().UnixMilli()) / 1000 }))
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tundish", Name: "worker_paused",
+		Help: "1 while a worker that was started with --start-paused takes no jobs."}, w.pausedGauge))
+	w.admin.handle("POST /resume", w.resume)
 	w.admin.setReady(w.ready)
-	w.log.Info("worker drains", "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
+	w.log.Info("worker runs", "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
 	return nil
 }
 
-// ready lists why the worker cannot do its work now.
-func (w *Worker) ready() []string {
-	var reasons []string
+// begin drains, or waits to be told to.
+func (w *Worker) begin() {
+	if w.cfg.StartPaused {
+		w.paused.Store(true)
+		w.log.Warn("started paused: no jobs are taken until POST /resume on the admin address", "admin", w.admin.addr)
+		return
+	}
+	w.drain.Start()
+}
+
+// resume ends the pause of the start. Asking again is harmless.
+func (w *Worker) resume(answer http.ResponseWriter, _ *http.Request) {
+	if w.paused.CompareAndSwap(true, false) {
+		w.drain.Start()
+		w.log.Info("resumed: jobs are taken")
+	}
+	writeJSON(answer, http.StatusOK, map[string]any{"status": "draining"})
+}
+
+func (w *Worker) pausedGauge() float64 {
+	if w.paused.Load() {
+		return 1
+	}
+	return 0
+}
+
+// ready lists why the worker cannot do its work now. One that waits to be told
+// to begin is ready for that.
+func (w *Worker) ready() (reasons, notes []string) {
+	reasons = w.fit.reasons()
+	if w.paused.Load() {
+		return reasons, []string{"started paused: POST /resume here, and it takes jobs"}
+	}
 	if t := w.drain.Trouble(); t != "" {
 		reasons = append(reasons, "redis: "+t)
 	}
 	if since := time.Since(w.drain.LastLoop()); since > 30*time.Second {
 		reasons = append(reasons, fmt.Sprintf("the drain has not turned for %s", since.Round(time.Second)))
 	}
-	return reasons
+	return reasons, nil
 }
 
 // Stop ends the worker: no more jobs, attempts finish within the grace, results are settled.
@@ -135,42 +176,3 @@ func (w *Worker) Stop() { w.clean.run() }
 
 // AdminAddr is where the admin pages are served.
 func (w *Worker) AdminAddr() string { return w.admin.addr }
-
-// open connects, checks that Redis is fit, and waits while it cannot serve: a
-// service that comes up before its Redis becomes ready with it.
-func open(ctx context.Context, c Common, reg prometheus.Registerer, log *slog.Logger) (*redisdb.DB, error) {
-	metrics := newRedisMetrics(reg)
-	config := redisdb.Config{URL: c.RedisURL, Namespace: c.Namespace, Logger: log.With("component", "redis"), OnScript: metrics.observe}
-	last := ""
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		db, err := connect(ctx, config, log)
-		if err == nil || !redisdb.Unavailable(err) {
-			return db, err
-		}
-		if text := redisdb.Kind(err); text != last {
-			last = text
-			log.Warn("Redis cannot serve yet; waiting for it", "error", err)
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func connect(ctx context.Context, config redisdb.Config, log *slog.Logger) (*redisdb.DB, error) {
-	db, err := redisdb.Open(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	report, err := db.Check(ctx)
-	if err != nil {
-		_ = db.Close()
-		return nil, err
-	}
-	for _, warning := range report.Warnings {
-		log.Warn(warning, "component", "redis")
-	}
-	return db, nil
-}
