@@ -125,7 +125,11 @@ func (w *Worker) start(ctx context.Context) error {
 		Help: "1 while a worker that was started with --start-paused takes no jobs."}, w.pausedGauge))
 	w.admin.handle("POST /resume", w.resume)
 	w.admin.setReady(w.ready)
-	w.log.Info("worker runs", "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
+	said := "worker drains"
+	if w.paused.Load() {
+		said = "worker started paused: it takes no jobs until POST /resume on the admin address"
+	}
+	w.log.Info(said, "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
 	return nil
 }
 
@@ -133,7 +137,6 @@ func (w *Worker) start(ctx context.Context) error {
 func (w *Worker) begin() {
 	if w.cfg.StartPaused {
 		w.paused.Store(true)
-		w.log.Warn("started paused: no jobs are taken until POST /resume on the admin address", "admin", w.admin.addr)
 		return
 	}
 	w.drain.Start()
@@ -143,7 +146,7 @@ func (w *Worker) begin() {
 func (w *Worker) resume(answer http.ResponseWriter, _ *http.Request) {
 	if w.paused.CompareAndSwap(true, false) {
 		w.drain.Start()
-		w.log.Info("resumed: jobs are taken")
+		w.log.Info("worker drains", "admin", w.admin.addr)
 	}
 	writeJSON(answer, http.StatusOK, map[string]any{"status": "draining"})
 }
