@@ -22,11 +22,11 @@ local function apply()
   local old = C.version
   local source = A.kind .. '|' .. A.set .. '|' .. int(A.revision)
   local verdict = refused(old, C.source) or (C.deleting == '1' and 'version_mismatch')
-  local gen = tonumber(C.gen or '') or 0
+  local gen = generation()
   if verdict then return {verdict, old or '0', int(gen), '0'} end
   if A.lost and old and not A.dry then call('HSET', K.state, 'srv', 'lost') end
   if old and same(source) then return {'unchanged', old, int(gen), '0'} end
-  if not old then gen = (tonumber(string.match(call('HGET', K.lanes, A.lane) or '', '^(%d+)|') or '') or 0) + 1 end
+  if not old then gen = gen + 1 end
   local version = (tonumber(old or '') or 0) + 1
   verdict = old and 'updated' or 'created'
   if A.dry then return {verdict, int(version), int(gen), '0'} end

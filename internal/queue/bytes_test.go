@@ -3,8 +3,6 @@ package queue
 import (
 	"testing"
 	"time"
-
-	"tundish/internal/job"
 )
 
 // acceptLarge pushes n jobs with bodies of size bytes.
@@ -95,34 +93,4 @@ func TestCrashesOfLargeJobsAreBuriedInSteps(t *testing.T) {
 		}
 	}
 	b.checkDump()
-}
-
-// A lane whose state holds damaged numbers goes on.
-func TestDamagedStateGoesOn(t *testing.T) {
-	t.Parallel()
-	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x"} {
-		t.Run(bad, func(t *testing.T) {
-			t.Parallel()
-			b := openBench(t, "redis")
-			b.apply(perSecond(fast), "")
-			b.accept(newJobs(3, "")...)
-			for _, field := range []string{"vt", "epoch", "planned", "norecover", "bytes", "hist", "deadbytes", "order", "last", "tol", "l:tps", "t:tps"} {
-				if err := b.db.Client().HSet(t.Context(), b.keys.State(), field, bad).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			b.accept(newJobs(3, "")...)
-			var leases []Lease
-			for range 3 {
-				leases = append(leases, b.turn(10).Leases...)
-				b.pass(time.Second)
-			}
-			if len(leases) != 6 {
-				t.Errorf("%d leases of 6 jobs", len(leases))
-			}
-			if got := b.state(leases[0].ID); got != job.Leased {
-				t.Errorf("job is %s", got)
-			}
-		})
-	}
 }

@@ -28,7 +28,7 @@ end
 local function delete()
   local now, raw = read_clock()
   fields(K.conf, {'version', 'gen', 'source', 'deleting', 'keep_done', 'keep_keys'}, C)
-  if not C.version then return {'no_lane', '0'} end
+  if not C.version and call('EXISTS', K.conf) == 0 then return {'no_lane', '0'} end
   if A.ifversion > 0 and tonumber(C.version) ~= A.ifversion then return {'version_mismatch', '0'} end
   if C.deleting ~= '1' and string.sub(C.source or '', 1, 5) == 'file|' then return {'owned_by_file', '0'} end
   C.keep_done, C.keep_keys = tonumber(C.keep_done or '') or 900000000, tonumber(C.keep_keys or '') or 0
@@ -49,7 +49,7 @@ local function delete()
     'calendar', 'idem', 'idemends', 'dead', 'deadjobs'}) do call('UNLINK', K[name]) end
   call('HDEL', K.state, 'opaused', 'bytes', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty')
   call('ZREM', K.due, A.lane)
-  call('HSET', K.lanes, A.lane, C.gen .. '|0|' .. int(raw + A.keep))
+  call('HSET', K.lanes, A.lane, int(generation()) .. '|0|' .. int(raw + A.keep))
   return {'deleted', int(math.max(0, last + 1000000 - now))}
 end
 

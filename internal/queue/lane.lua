@@ -32,6 +32,12 @@ local function is_marked() return S.faulty and tonumber(S.faulty) == C.version e
 
 local function is_paused() return is_marked() or C.paused == '1' or (S.opaused and S.opaused ~= '') or C.deleting == '1' end
 
+-- generation counts how often a lane of this name was created; the shard's list
+-- remembers it when the lane is gone.
+local function generation()
+  return finite(C.gen) or finite(string.match(call('HGET', K.lanes, A.lane) or '', '^(%d+)|')) or 0
+end
+
 -- bump adds to a counter of the state; saved with the rest.
 local function bump(name, by)
   S[name] = math.max(0, (S[name] or 0) + by)

@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tundish/internal/job"
+)
+
+// A contract that lost a field is faulty, shown, and can be replaced or deleted.
+func TestContractThatLostAFieldCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"version", "gen", "limits", "doc", "source", "timeout"} {
+		for _, replace := range []bool{true, false} {
+			t.Run(fmt.Sprint(field, " replaced ", replace), func(t *testing.T) {
+				t.Parallel()
+				b := openBench(t, "redis")
+				b.apply(perSecond(fast), "")
+				b.accept(newJobs(3, "")...)
+				if err := b.db.Client().HDel(t.Context(), b.keys.Conf(), field).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if d, err := b.s.Destination(t.Context(), b.lane); err != nil || field != "source" && d.Faulty == "" {
+					t.Errorf("read: %+v, %v", d, err)
+				}
+				if replace {
+					b.apply(perSecond(fast/2), "")
+					if n := len(b.turn(10).Leases); n != 3 {
+						t.Errorf("%d leases after another contract was applied", n)
+					}
+				}
+				if _, err := b.s.Delete(t.Context(), b.lane, 0, true); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A lane whose state holds damaged numbers goes on.
+func TestDamagedStateGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x"} {
+		t.Run(bad, func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t, "redis")
+			b.apply(perSecond(fast), "")
+			b.accept(newJobs(3, "")...)
+			for _, field := range []string{"vt", "epoch", "planned", "norecover", "bytes", "hist", "deadbytes", "order", "last", "tol", "l:tps", "t:tps"} {
+				if err := b.db.Client().HSet(t.Context(), b.keys.State(), field, bad).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.accept(newJobs(3, "")...)
+			var leases []Lease
+			for range 3 {
+				leases = append(leases, b.turn(10).Leases...)
+				b.pass(time.Second)
+			}
+			if len(leases) != 6 {
+				t.Errorf("%d leases of 6 jobs", len(leases))
+			}
+			if got := b.state(leases[0].ID); got != job.Leased {
+				t.Errorf("job is %s", got)
+			}
+		})
+	}
+}
