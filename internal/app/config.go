@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"tundish/internal/destination"
+	"tundish/internal/job"
 	"tundish/internal/redisdb"
 )
 
@@ -38,10 +40,18 @@ type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
+// check adds an error: one that lists several problems as so many.
 func (p *problems) check(err error, what string) {
-	if err != nil {
-		p.add("%s: %v", what, err)
+	if err == nil {
+		return
 	}
+	if e, ok := errors.AsType[*job.Error](err); ok && len(e.Fields) > 0 {
+		for _, f := range e.Fields {
+			p.add("%s: %s", what, f)
+		}
+		return
+	}
+	p.add("%s: %v", what, err)
 }
 
 func (p problems) err() error {

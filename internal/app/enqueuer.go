@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -45,6 +46,9 @@ func (c *EnqueuerConfig) Validate() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		p.add("--tls-cert and --tls-key belong together")
+	} else if c.TLSCert != "" {
+		_, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		p.check(err, "--tls-cert, --tls-key")
 	}
 	c.metricsDestinations = p.whole("--metrics-destinations", c.MetricsDestinations, 1, 10_000)
 	if c.Destinations != "" {

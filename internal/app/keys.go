@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tundish/internal/api"
+	"tundish/internal/job"
 )
 
 // keysFile keeps the producers' keys as their file has them, so that a revoked
@@ -30,6 +32,11 @@ func loadKeys(path string) (keys *api.Keys, sum [sha256.Size]byte, err error) {
 		return nil, sum, fmt.Errorf("read keys: %w", err)
 	}
 	keys, err = api.ParseKeys(data)
+	if e, ok := errors.AsType[*job.Error](err); ok {
+		for i := range e.Fields {
+			e.Fields[i].File = path
+		}
+	}
 	return keys, sha256.Sum256(data), err
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"strings"
 )
 
 // Exit codes of the services.
@@ -16,10 +15,6 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
-
-// Exit ends a program whose flags were not to be run with: 0 after --help, 2
-// when one is wrong. The flag parser has a code of its own for that.
-func Exit(code int) { os.Exit(min(code, exitUsage)) }
 
 // service is anything that is started and stopped once. Start leaves nothing
 // running when it fails; Stop returns when all has ended.
@@ -42,9 +37,7 @@ func RunWorker(ctx context.Context, cfg WorkerConfig, stderr io.Writer) int {
 
 func run(ctx context.Context, s service, err error, check bool, log *slog.Logger, stderr io.Writer) int {
 	if err != nil {
-		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintln(stderr, strings.TrimRight(line, "\n"))
-		}
+		report(stderr, err)
 		return exitUsage
 	}
 	if check {
