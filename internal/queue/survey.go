@@ -2,18 +2,24 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tundish/internal/redisdb"
 )
 
 const (
-	// surveyLanes is how many lanes one script looks at: it must not hold up the turns of others.
-	surveyLanes = 32
-	// surveyCalls is how many of them go in one pipeline, which a server may run at one go.
+	// surveyLanes is how many lanes one script looks at, and surveyCalls how many
+	// scripts go in one pipeline: they must not hold up the turns of others.
+	surveyLanes = 16
 	surveyCalls = 4
 )
+
+// surveyKeys are the keys of a lane that the script looks at; survey_args.lua
+// holds the same list.
+var surveyKeys = []string{"conf", "state", "jobs", "ready", "tenants", "waiting", "leased", "tries", "dead"}
 
 // Lane is what gauges say of a destination: its lane as it stands now.
 type Lane struct {
@@ -69,6 +75,10 @@ func (s *Store) Survey(ctx context.Context) ([]Lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, err := s.db.Keys().Lane(name)
+		return err != nil // no script makes such a lane
+	})
 	lanes := make([]Lane, len(names))
 	chunks := surveyChunks(names)
 	for len(chunks) > 0 {
@@ -107,15 +117,7 @@ func surveyChunks(names []string) [][]int {
 func (s *Store) survey(ctx context.Context, names []string, chunks [][]int, lanes []Lane) error {
 	calls := make([]redisdb.Call, len(chunks))
 	for i, chunk := range chunks {
-		var keys []string
-		for _, at := range chunk {
-			lane, err := s.db.Keys().Lane(names[at])
-			if err != nil {
-				return noLane(names[at])
-			}
-			keys = append(keys, lane...)
-		}
-		calls[i] = redisdb.Call{Script: surveyScript, Keys: keys, Args: []any{len(chunk)}}
+		calls[i] = redisdb.Call{Script: surveyScript, Keys: s.surveyed(names, chunk), Args: []any{len(chunk)}}
 	}
 	for i, r := range s.db.Pipeline(ctx, calls) {
 		if r.Err != nil {
@@ -124,7 +126,7 @@ func (s *Store) survey(ctx context.Context, names []string, chunks [][]int, lane
 		p := parser{}
 		list := p.list(r.Value)
 		for k, at := range chunks[i] {
-			lanes[at] = p.surveyed(names[at], p.list(p.at(list, k)))
+			lanes[at] = p.laneOf(names[at], p.list(p.at(list, k)))
 		}
 		if p.err != nil {
 			return p.err
@@ -133,8 +135,40 @@ func (s *Store) survey(ctx context.Context, names []string, chunks [][]int, lane
 	return nil
 }
 
-// surveyed reads what the script says of one lane; one that is no more has no state.
-func (p *parser) surveyed(name string, l []any) Lane {
+// surveyed makes the keys of a call for lanes of one shard.
+func (s *Store) surveyed(names []string, chunk []int) []string {
+	_, clock, _ := s.db.Keys().Shard(redisdb.ShardOf(names[chunk[0]]))
+	keys := append(make([]string, 0, 1+len(chunk)*len(surveyKeys)), clock)
+	for _, at := range chunk {
+		lane, _ := s.db.Keys().Lane(names[at]) // Survey has looked
+		for _, place := range surveyPlaces {
+			keys = append(keys, lane[place])
+		}
+	}
+	return keys
+}
+
+// surveyPlaces is where surveyKeys stand in a lane's list.
+var surveyPlaces = places(surveyKeys)
+
+func places(names []string) []int {
+	keys, err := redisdb.NewKeys("any")
+	if err != nil {
+		panic(err)
+	}
+	lane, err := keys.Lane("any")
+	if err != nil {
+		panic(err)
+	}
+	at := make([]int, len(names))
+	for i, name := range names {
+		at[i] = slices.IndexFunc(lane, func(key string) bool { return strings.HasSuffix(key, ":any:"+name) })
+	}
+	return at
+}
+
+// laneOf reads what the script says of one lane; one that is no more has no state.
+func (p *parser) laneOf(name string, l []any) Lane {
 	lane := Lane{Name: name}
 	switch p.text(l, 0) {
 	case "no_lane":

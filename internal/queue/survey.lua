@@ -1,13 +1,4 @@
 -- survey, the main part.
--- places is where in a lane's list of keys those stand that are looked at.
-local function places(width)
-  local at = {}
-  for _, name in ipairs({'conf', 'state', 'jobs', 'ready', 'tenants', 'waiting', 'leased', 'tries', 'dead'}) do
-    for i = 1, width do if KEYS[i] == K[name] then at[name] = i end end
-  end
-  return at
-end
-
 local function survey_counts()
   local jobs, out = call('HLEN', K.jobs), {}
   out[1], out[2], out[3], out[4] = jobs, 0, 0, 0
@@ -35,10 +26,10 @@ local function survey_lane(now)
 end
 
 local function survey()
-  local width, out = #KEYS / A.lanes, {}
-  local at, now = places(width), read_clock() -- all lanes are of one shard
+  K.clock = KEYS[1]
+  local out, now = {}, read_clock()
   for i = 1, A.lanes do
-    for name, place in pairs(at) do K[name] = KEYS[(i - 1) * width + place] end
+    for n, name in ipairs(LANE) do K[name] = KEYS[1 + (i - 1) * #LANE + n] end
     C, S, W = {}, {}, {}
     local ok, lane = pcall(survey_lane, now)
     out[i] = ok and lane or {'damaged'}

@@ -1,8 +1,10 @@
 -- survey: lanes of one shard as they stand, for the gauges of the fleet. Writes nothing.
--- KEYS: the fixed list (redisdb/keys.go) of each lane, one after the other.
+-- KEYS: the clock of the shard, then of each lane the keys in LANE: a lane's fixed list would be three times as long.
 -- ARGV[1] lanes  number of lanes
 -- Reply: one list per lane: {'no_lane'}, {'damaged'} when its data is of other types than scripts write,
 -- or {'ok' | 'faulty', class, paused, jobs, ready, waiting, leased, dead, bytes, age µs of the oldest job or '', capacity,
 -- max_bytes, occupied µs, limits …}; a limit: name, rate, window µs, window and tolerance µs. All but the counts are
 -- left out where the contract is faulty. occupied: how long a job holds a sender, 0 when none has.
 A = {lanes = tonumber(ARGV[1]), expect = 0, width = 0, lead = 1000, horizon = 100000, confirmed = '', move = 0}
+K = {}
+local LANE = {'conf', 'state', 'jobs', 'ready', 'tenants', 'waiting', 'leased', 'tries', 'dead'}

@@ -93,6 +93,12 @@ func TestSurveyTellsTheState(t *testing.T) {
 	if err != nil || len(lanes) != 2 || lanes[0].State != "faulty" || lanes[1].State != "running" {
 		t.Errorf("beside a damaged lane: %+v, %v", lanes, err)
 	}
+	if err := client.HSet(ctx, b.keys.Lanes(), "No Lane", "1|1|0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if lanes, err := b.s.Survey(ctx); err != nil || len(lanes) != 2 {
+		t.Errorf("beside a name that no lane can have: %+v, %v", lanes, err)
+	}
 	if _, err := b.s.Delete(ctx, "other", 0, true); err != nil {
 		t.Fatal(err)
 	}
