@@ -19,7 +19,8 @@ import (
 // rig is one whole system: a Redis of its own, programs, banks and a client.
 type rig struct {
 	testing.TB
-	redis  *redistest.Server
+	redis  *redistest.Server // the one, where there is one
+	url    string            // of Redis
 	dir    string
 	client *http.Client
 
@@ -46,6 +47,16 @@ var (
 // newRig starts a Redis. The test runs beside one other at most; alone, beside none.
 func newRig(t testing.TB, alone bool, options ...redistest.Option) *rig {
 	t.Helper()
+	takeSeats(t, alone)
+	redis := redistest.Start(t, options...)
+	r := newRigOn(t, redis.URL())
+	r.redis = redis
+	return r
+}
+
+// takeSeats waits until there is room for a rig.
+func takeSeats(t testing.TB, alone bool) {
+	t.Helper()
 	program(t, "worker") // built before the clock runs
 	n := 1
 	if alone {
@@ -61,9 +72,14 @@ func newRig(t testing.TB, alone bool, options ...redistest.Option) *rig {
 			<-seats
 		}
 	})
+}
+
+// newRigOn is a rig on a Redis that runs already.
+func newRigOn(t testing.TB, url string) *rig {
+	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 128}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &rig{TB: t, look: 10 * time.Millisecond, dir: t.TempDir(), redis: redistest.Start(t, options...),
+	return &rig{TB: t, look: 10 * time.Millisecond, dir: t.TempDir(), url: url,
 		client: &http.Client{Transport: transport, Timeout: patience}}
 }
 
@@ -74,7 +90,7 @@ var (
 
 func (r *rig) spawnEnqueuer(flags ...string) *server {
 	r.Helper()
-	args := append([]string{"--redis-url", r.redis.URL(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, flags...)
+	args := append([]string{"--redis-url", r.url, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, flags...)
 	s := &server{process: spawn(r, fmt.Sprintf("enqueuer %d", len(r.enqueuers)+1), program(r, "enqueuer"), args...)}
 	r.enqueuers = append(r.enqueuers, s)
 	return s
@@ -96,7 +112,7 @@ func (r *rig) startEnqueuer(flags ...string) *server {
 func (r *rig) spawnWorker(flags ...string) *server {
 	r.Helper()
 	log := filepath.Join(r.dir, fmt.Sprintf("writes-%d", len(r.workers)+1))
-	args := append([]string{"--redis-url", r.redis.URL(), "--admin-listen", "127.0.0.1:0",
+	args := append([]string{"--redis-url", r.url, "--admin-listen", "127.0.0.1:0",
 		"--allow-private-targets", "127.0.0.0/8", "--write-log", log}, flags...)
 	s := &server{process: spawn(r, fmt.Sprintf("worker %d", len(r.workers)+1), program(r, "worker"), args...)}
 	r.workers, r.logs = append(r.workers, s), append(r.logs, log)

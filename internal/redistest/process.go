@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -21,13 +22,14 @@ type process struct {
 	ended   bool
 }
 
-func spawn(name string, args []string) (*process, error) {
+func spawn(name string, args []string, env ...string) (*process, error) {
 	p := &process{
 		cmd:     exec.Command(name, args...),
 		done:    make(chan struct{}),
 		changed: make(chan struct{}),
 	}
 	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.Env = append(os.Environ(), env...)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

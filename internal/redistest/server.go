@@ -20,8 +20,10 @@ type Server struct {
 	dir     string
 	port    int
 	args    []string // in the order given: a later one wins
+	env     []string // on top of ours
 	pass    string
 	cluster bool
+	slots   [2]int // of a cluster that this node serves, both included
 	shared  bool
 	proc    *process
 }
@@ -51,10 +53,12 @@ func WithPassword(pass string) Option {
 // WithCluster makes a cluster of this one node, with all slots assigned.
 func WithCluster() Option {
 	return func(s *Server) {
-		s.cluster = true
+		s.cluster, s.slots = true, [2]int{0, lastSlot}
 		s.args = append(s.args, "--cluster-enabled", "yes")
 	}
 }
+
+const lastSlot = 16383
 
 // Start starts a server for this test alone; it is killed at the test's end.
 func Start(t testing.TB, opts ...Option) *Server {
@@ -125,7 +129,7 @@ func (s *Server) launch() error {
 	if s.cluster {
 		args = append(args, "--cluster-port", strconv.Itoa(s.port+20000))
 	}
-	p, err := spawn("redis-server", append(args, s.args...))
+	p, err := spawn("redis-server", append(args, s.args...), s.env...)
 	if err != nil {
 		return err
 	}
@@ -152,7 +156,7 @@ func (s *Server) ping() error {
 func (s *Server) assignSlots() error {
 	c := redis.NewClient(s.options())
 	defer c.Close()
-	if err := c.ClusterAddSlotsRange(context.Background(), 0, 16383).Err(); err != nil {
+	if err := c.ClusterAddSlotsRange(context.Background(), s.slots[0], s.slots[1]).Err(); err != nil {
 		return err
 	}
 	return s.proc.waitFor("Cluster state changed: ok")
@@ -244,6 +248,9 @@ func (s *Server) Config(t testing.TB, name, value string) {
 		t.Fatal(fmt.Errorf("config set %s: %w", name, err))
 	}
 }
+
+// Dir is the folder in which the server keeps its data.
+func (s *Server) Dir() string { return s.dir }
 
 // PID is the process id of the server.
 func (s *Server) PID() int { return s.proc.cmd.Process.Pid }

@@ -1,0 +1,87 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// joinWithin is how long nodes may take to know each other.
+const joinWithin = 20 * time.Second
+
+// Nodes are the masters of a Cluster without replicas. While one is away the
+// others serve their slots.
+type Nodes []*Server
+
+// StartNodes starts a Cluster of n masters that share the slots evenly.
+func StartNodes(t testing.TB, n int, opts ...Option) Nodes {
+	t.Helper()
+	nodes := make(Nodes, n)
+	for i := range n {
+		own := func(s *Server) { s.slots = [2]int{i * (lastSlot + 1) / n, (i+1)*(lastSlot+1)/n - 1} }
+		all := append([]Option{WithCluster(), own, WithConfig("cluster-require-full-coverage", "no"),
+			WithConfig("cluster-node-timeout", "2000")}, opts...)
+		nodes[i] = Start(t, all...)
+	}
+	ctx := context.Background()
+	for _, s := range nodes[1:] {
+		if err := s.node(t).Do(ctx, "CLUSTER", "MEET", "127.0.0.1", nodes[0].port, nodes[0].port+20000).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:" + strconv.Itoa(n)}
+	for _, s := range nodes {
+		s.waitForInfo(t, func() (string, error) { return s.node(t).ClusterInfo(ctx).Result() }, want...)
+	}
+	return nodes
+}
+
+// URL names all nodes.
+func (n Nodes) URL() string {
+	var addrs []string
+	for _, s := range n {
+		addrs = append(addrs, s.Addr())
+	}
+	return "redis://" + strings.Join(addrs, ",") + "/"
+}
+
+// Replica starts a server that copies master, and waits until it has.
+func Replica(t testing.TB, master *Server, opts ...Option) *Server {
+	t.Helper()
+	s := Start(t, append([]Option{WithConfig("replicaof", "127.0.0.1", strconv.Itoa(master.port))}, opts...)...)
+	s.waitForInfo(t, func() (string, error) { return s.node(t).Info(context.Background(), "replication").Result() }, "master_link_status:up")
+	return s
+}
+
+// node is a client of this server alone.
+func (s *Server) node(t testing.TB) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(s.options())
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// waitForInfo waits until what a server says of itself has each of the lines.
+func (s *Server) waitForInfo(t testing.TB, info func() (string, error), lines ...string) {
+	t.Helper()
+	for end := time.Now().Add(joinWithin); ; <-time.After(20 * time.Millisecond) {
+		text, err := info()
+		missing := ""
+		for _, l := range lines {
+			if !strings.Contains("\r\n"+text, "\r\n"+l+"\r\n") {
+				missing = l
+			}
+		}
+		if err == nil && missing == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(fmt.Errorf("%s: no %q within %s: %v\n%s", s.Addr(), missing, joinWithin, err, text))
+		}
+	}
+}
