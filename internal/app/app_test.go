@@ -287,6 +287,52 @@ func TestDestinationsFile(t *testing.T) {
 	}
 }
 
+// What the file no longer names goes on, says so, and may be deleted by hand.
+func TestVanishedDestinationIsOrphaned(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	path := filepath.Join(t.TempDir(), "d.yaml")
+	both := strings.ReplaceAll(bankFile, "%RATE%", "50")
+	write(t, path, both)
+	c := enqueuerConfig(common(t, server.URL()))
+	c.Destinations = path
+	e, err := NewEnqueuer(c, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	bank := "http://" + e.Addr() + "/v1/destinations/bank"
+	remove := func() int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, bank, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer http.DefaultClient.CloseIdleConnections()
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if status := remove(); status != http.StatusConflict {
+		t.Errorf("deleted while the file names it: %d", status)
+	}
+	write(t, path, "destinations: []\n")
+	orphaned := func() bool { _, body := get(t, bank); return strings.Contains(body, `"state_reasons":["orphaned: `) }
+	eventually(t, "it is shown as orphaned", orphaned)
+	write(t, path, both)
+	eventually(t, "the file takes it again", func() bool { return !orphaned() })
+	write(t, path, "destinations: []\n")
+	eventually(t, "it is orphaned again", orphaned)
+	if status := remove(); status != http.StatusOK {
+		t.Errorf("delete: %d", status)
+	}
+}
+
 // Two files that name one destination: the first set owns it.
 func TestAFileLeavesOthersAlone(t *testing.T) {
 	t.Parallel()

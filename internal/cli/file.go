@@ -81,6 +81,7 @@ type applyCmd struct {
 	remote
 	File   string `short:"f" required:"" placeholder:"FILE|DIR" help:"Destinations file, or a folder of them."`
 	DryRun bool   `name:"dry-run" help:"Change nothing; exit 3 when something would change."`
+	Prune  bool   `help:"Delete the destinations that the file's set held and no longer names, if they are empty; name those that are not."`
 }
 
 func (c *applyCmd) check(*problems) {}
@@ -88,7 +89,7 @@ func (c *applyCmd) check(*problems) {}
 // applied is what became of one destination.
 type applied struct {
 	Name   string `json:"name"`
-	Result string `json:"result"` // created, updated, unchanged, failed
+	Result string `json:"result"` // created, updated, deleted, unchanged, failed
 	Error  string `json:"error,omitempty"`
 }
 
@@ -114,7 +115,12 @@ func (c *applyCmd) run(ctx context.Context, s *session) error {
 			break
 		}
 	}
-	return errors.Join(c.show(s, all), c.verdict(all, len(file.Destinations), failed))
+	want := len(file.Destinations)
+	if c.Prune {
+		pruned, err := c.prune(ctx, s, file, failed)
+		all, want, failed = append(all, pruned...), want+len(pruned), cmp.Or(failed, err)
+	}
+	return errors.Join(c.show(s, all), c.verdict(all, want, failed))
 }
 
 // hopeless says whether the next destination would fail in the same way.
@@ -147,7 +153,8 @@ func (c *applyCmd) show(s *session, all []applied) error {
 func (c *applyCmd) verdict(all []applied, want int, failed error) error {
 	changes := 0
 	for _, a := range all {
-		if a.Result == "created" || a.Result == "updated" {
+		switch a.Result {
+		case "created", "updated", "deleted":
 			changes++
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -85,11 +86,27 @@ type page struct {
 }
 
 func list(ctx context.Context, s *session) error {
-	var all page
-	for {
+	var all []json.RawMessage
+	body, pages := []byte(nil), 0
+	err := s.eachPage(ctx, func(a *answer, one page) {
+		body, pages = a.body, pages+1
+		all = append(all, one.Destinations...)
+	})
+	if err != nil {
+		return err
+	}
+	if pages > 1 {
+		body = encode(map[string]any{"destinations": all})
+	}
+	return s.showList(body, all)
+}
+
+// eachPage visits the list of destinations page by page.
+func (s *session) eachPage(ctx context.Context, visit func(*answer, page)) error {
+	for cursor := ""; ; {
 		query := url.Values{"limit": {"500"}}
-		if all.NextCursor != "" {
-			query.Set("cursor", all.NextCursor)
+		if cursor != "" {
+			query.Set("cursor", cursor)
 		}
 		a, err := s.api.do(ctx, request{method: http.MethodGet, path: destinationsPath + "?" + query.Encode()})
 		if err != nil {
@@ -99,15 +116,26 @@ func list(ctx context.Context, s *session) error {
 		if err := decode(a.body, &one); err != nil {
 			return err
 		}
-		if one.NextCursor == "" && all.Destinations == nil {
-			return s.showList(a.body, one.Destinations)
+		visit(a, one)
+		if one.NextCursor == "" || one.NextCursor == cursor {
+			return nil
 		}
-		all.Destinations = append(all.Destinations, one.Destinations...)
-		if one.NextCursor == "" || one.NextCursor == all.NextCursor {
-			return s.showList(encode(map[string]any{"destinations": all.Destinations}), all.Destinations)
-		}
-		all.NextCursor = one.NextCursor
+		cursor = one.NextCursor
 	}
+}
+
+// everyDestination lists all that the key sees.
+func (s *session) everyDestination(ctx context.Context) ([]destinationDoc, error) {
+	var docs []destinationDoc
+	var failed error
+	err := s.eachPage(ctx, func(_ *answer, one page) {
+		for _, raw := range one.Destinations {
+			var d destinationDoc
+			failed = cmp.Or(failed, decode(raw, &d))
+			docs = append(docs, d)
+		}
+	})
+	return docs, cmp.Or(err, failed)
 }
 
 func (s *session) showList(body []byte, raw []json.RawMessage) error {
@@ -129,9 +157,17 @@ func (s *session) showList(body []byte, raw []json.RawMessage) error {
 		t.row("NAME", "STATE", "RATE", "DEPTH", "OLDEST", "DRAIN")
 		for i := range docs {
 			d := &docs[i]
-			t.row(d.Name, d.Live.State, d.rate(), d.depth(), d.oldest(), d.drain())
+			t.row(d.Name, d.state(), d.rate(), d.depth(), d.oldest(), d.drain())
 		}
 	}})
+}
+
+// state is what fits into a column: that nothing names it any longer is worth a word.
+func (d *destinationDoc) state() string {
+	if d.Source.Kind == kindOrphaned {
+		return d.Live.State + " (orphaned)"
+	}
+	return d.Live.State
 }
 
 func (d *destinationDoc) rate() string {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"tundish/internal/job"
 )
 
 // apiError is a call that the API, or something before it, refused.
@@ -64,7 +66,7 @@ func (e *apiError) Error() string {
 		return fmt.Sprintf("%s answered HTTP %d %s; is it the API?", e.server, e.status, http.StatusText(e.status))
 	}
 	s := problemLine(e.problem.Code, cmp.Or(e.problem.Detail, e.problem.Title), e.problem.Errors)
-	if e.status == http.StatusUnauthorized {
+	if e.status == http.StatusUnauthorized || e.badKey() {
 		s += hint(e.hadKey)
 	}
 	if e.status >= http.StatusInternalServerError && e.problem.RequestID != "" {
@@ -93,6 +95,9 @@ func problemLine(code, detail string, fields []problemField) string {
 }
 
 func (e *apiError) exitCode() int {
+	if e.badKey() {
+		return exitNotAllowed
+	}
 	switch e.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return exitNotAllowed
@@ -102,8 +107,14 @@ func (e *apiError) exitCode() int {
 	return exitFailed
 }
 
+// badKey says whether the key is wrong, and others from here were before.
+func (e *apiError) badKey() bool { return e.problem.Code == string(job.CodeTooManyBadKeys) }
+
 // later says whether the same call is to be made again after a wait.
 func (e *apiError) later() bool {
+	if e.badKey() {
+		return false // the key will not get better
+	}
 	return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
 }
 

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+)
+
+// prune deletes what the file's set held and the file no longer names. It never
+// destroys jobs, dead ones neither: what holds some is named and stays.
+func (c *applyCmd) prune(ctx context.Context, s *session, file *destination.File, failed error) ([]applied, error) {
+	if failed != nil {
+		s.talk("nothing is pruned, because not all of the file could be applied")
+		return nil, nil
+	}
+	there, err := s.everyDestination(ctx)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{}
+	for _, e := range file.Destinations {
+		named[e.Contract.Name] = true
+	}
+	var pruned []applied
+	var first error
+	for i := range there {
+		d := &there[i]
+		if named[d.Name] || d.Source.Set != file.Set || d.Source.Kind != kindOrphaned && d.Source.Kind != kindFile {
+			continue
+		}
+		a := applied{Name: d.Name, Result: "deleted"}
+		if err := c.pruneOne(ctx, s, d); err != nil {
+			a.Result, a.Error = "failed", err.Error()
+			report(s.stderr, fmt.Errorf("%s: %w", d.Name, err))
+			first = cmp.Or(first, err)
+			if hopeless(ctx, err) {
+				return append(pruned, a), first
+			}
+		}
+		pruned = append(pruned, a)
+	}
+	return pruned, first
+}
+
+// The sources of destinations that a set of files has or had.
+const (
+	kindFile     = "file"
+	kindOrphaned = "orphaned"
+)
+
+func (c *applyCmd) pruneOne(ctx context.Context, s *session, d *destinationDoc) error {
+	if d.Source.Kind == kindFile {
+		return &failure{exitFailed, "not pruned: an enqueuer's file still names it"}
+	}
+	var holds []string
+	for _, jobs := range []struct {
+		n    int64
+		kind string
+	}{{d.Live.Depth, "live"}, {d.Live.Dead, "dead"}, {d.Live.Unknown, "unknown"}} {
+		if jobs.n > 0 {
+			holds = append(holds, fmt.Sprintf("%d %s", jobs.n, jobs.kind))
+		}
+	}
+	if len(holds) > 0 {
+		return &failure{exitFailed, "not pruned: it holds " + strings.Join(holds, ", ") + " jobs; when they may go: tundish delete " + d.Name + " --cancel-jobs"}
+	}
+	if c.DryRun {
+		return nil
+	}
+	_, err := s.api.do(ctx, request{method: http.MethodDelete, path: destinationPath(d.Name), header: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(d.Version))}})
+	if e, ok := errors.AsType[*apiError](err); ok && e.problem.Code == string(job.CodeDestinationNotFound) {
+		return nil // another was faster
+	}
+	return err
+}
