@@ -27,6 +27,7 @@ test-redis: ## tests on a real redis-server, one server for each package
 .PHONY: test-process
 test-process: ## tests that start and kill the real programs
 	@.ci/need redis-server redis-server
+	@.ci/need faketime faketime
 	@.ci/gotest processes
 
 .PHONY: lint

@@ -223,6 +223,8 @@ var keptIn = []struct {
 	{"github.com/redis/go-redis", []string{"internal/redisdb", "internal/queue", "internal/sharedbucket", "internal/idempotency",
 		"internal/background", "internal/app", "internal/redistest"}, true, "services reach Redis through a mechanism"},
 	{"go.uber.org/goleak", []string{"internal/redistest"}, true, "for tests only"},
+	{"github.com/Shopify/toxiproxy", []string{"internal/redistest"}, false, "for tests only: links to Redis are made in one place"},
+	{"github.com/rs/zerolog", []string{"internal/redistest"}, false, "our programs log through slog"},
 	{"pgregory.net/rapid", nil, true, "for tests only: its licence (MPL-2.0) stays out of the programs"},
 }
 
