@@ -44,5 +44,12 @@ local function bump(name, by)
   W[name] = int(S[name])
 end
 
--- count adds to totals, which nothing in the scripts reads.
-local function count(name, by) if by ~= 0 then call('HINCRBY', K.state, name, by) end end
+-- total adds to totals, which nothing in the scripts reads; of a count the reply tells as well.
+local function total(name, by) if by ~= 0 then call('HINCRBY', K.state, name, by) end end
+
+local counted = {} -- name, number …
+local function count(name, by)
+  if by == 0 then return end
+  total(name, by)
+  counted[#counted + 1] = name ; counted[#counted + 1] = int(by)
+end

@@ -69,5 +69,8 @@ func (s *Store) mend(ctx context.Context, lane string) (Repairs, error) {
 		_, err := s.Delete(ctx, lane, 0, true)
 		return Repairs{}, err
 	}
+	if len(list) > 4 {
+		s.tell(p.counted(list, 4))
+	}
 	return Repairs{Entries: p.number(list, 1), Leases: p.number(list, 2), Tombstones: p.number(list, 3)}, p.err
 }

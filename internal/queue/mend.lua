@@ -57,7 +57,7 @@ local function mend()
     call('PUBLISH', A.wake, A.lane)
   end
   save_state()
-  return {'ok', entries, leases, 0}
+  return {'ok', entries, leases, 0, counted}
 end
 
 return mend()

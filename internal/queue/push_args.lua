@@ -7,6 +7,7 @@
 --                  delay µs, deliver at µs (TIME, 0: none), expires in µs or at µs (see below), body
 -- The expiry is "+µs" from now, "µs" in TIME, or 0.
 -- Reply: {'no_lane' | 'faulty' | 'paused'} or
--- {'ok', capacity, granted rate per second, paused 0|1, {verdict, id, state, depth, estimate µs TIME or '', wait µs} …}.
+-- {'ok', capacity, granted rate per second, paused 0|1, jobs, counted}; a job: {verdict, id, state, depth,
+-- estimate µs TIME or '', wait µs}; counted: name, number … of what else the call did.
 A = {lane = ARGV[1], wake = ARGV[2], n = tonumber(ARGV[3]), jobs = 4, expect = 0, width = 0, lead = 1000, horizon = 100000,
   confirmed = '', move = 0}

@@ -27,7 +27,7 @@ local function store(w)
   bump('hist', -230 * save_keys(w.keys))
   bump('bytes', w.size)
   W.order = int(w.order)
-  count('accepted', #w.jobs / 2)
+  total('accepted', #w.jobs / 2)
 end
 
 -- next_place is how long until a place can be free: not while nothing goes out.
@@ -74,7 +74,7 @@ local function push()
     plan_earlier(next_look(list, now, raw, paused, 'empty'), now)
   end
   save_state()
-  return {'ok', int(C.capacity), real(rate), paused and 1 or 0, replies}
+  return {'ok', int(C.capacity), real(rate), paused and 1 or 0, replies, counted}
 end
 
 return push()

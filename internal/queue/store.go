@@ -23,7 +23,8 @@ const retryAfterFault = 2 * time.Second
 
 // Store runs the scripts of lanes.
 type Store struct {
-	db *redisdb.DB
+	db     *redisdb.DB
+	counts func(name string, n int64) // may be nil
 }
 
 // New makes a Store over a connected database.
@@ -65,7 +66,9 @@ func (s *Store) pushPart(ctx context.Context, lane string, jobs []*job.Job) ([]P
 	if err != nil {
 		return nil, err
 	}
-	return parsePush(lane, reply, len(jobs))
+	results, counted, err := parsePush(lane, reply, len(jobs))
+	s.tell(counted)
+	return results, err
 }
 
 func micros(t time.Time) int64 {
@@ -83,17 +86,17 @@ func expiryArg(j *job.Job) string {
 	return strconv.FormatInt(micros(j.ExpiresAt), 10)
 }
 
-func parsePush(lane string, reply any, n int) ([]PushResult, error) {
+func parsePush(lane string, reply any, n int) ([]PushResult, map[string]int64, error) {
 	p := parser{}
 	list := p.list(reply)
 	switch status := p.text(list, 0); status {
 	case "ok":
 	case "no_lane":
-		return nil, noLane(lane)
+		return nil, nil, noLane(lane)
 	case "faulty":
-		return nil, faulty(lane)
+		return nil, nil, faulty(lane)
 	case "paused":
-		return nil, &job.Error{Code: job.CodeDestinationPaused, Detail: "the destination is paused and its contract refuses jobs meanwhile",
+		return nil, nil, &job.Error{Code: job.CodeDestinationPaused, Detail: "the destination is paused and its contract refuses jobs meanwhile",
 			RetryAfter: 30 * time.Second}
 	default:
 		p.fail("unknown status %q", status)
@@ -117,7 +120,8 @@ func parsePush(lane string, reply any, n int) ([]PushResult, error) {
 		}
 		out = append(out, r)
 	}
-	return out, p.err
+	counted := p.counted(list, 5)
+	return out, counted, p.err
 }
 
 // Pause sets the operator's pause; effective is when slots granted before are over.

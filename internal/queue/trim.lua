@@ -59,7 +59,7 @@ local function trim(raw, few)
   if S.hist > C.max_history then
     local done, keys = call('ZRANGE', K.doneends, 0, few - 1), call('ZRANGE', K.idemends, 0, few - 1)
     drop_done(done) ; drop_keys(keys)
-    count('trimmed_history', #done + #keys)
+    count('trimmed_results', #done) ; count('trimmed_keys', #keys)
   end
   drop_dead(oldest_dead(raw, few), raw)
 end

@@ -139,6 +139,8 @@ type TurnReply struct {
 	Why        string // why it stopped handing out
 	Verdicts   []string
 	Leases     []Lease
+	Held       string           // the limit for which ready jobs stay in the queue; empty: none
+	Counted    map[string]int64 // see Counts; nil when nothing was
 	Err        error
 }
 
@@ -163,6 +165,7 @@ func (s *Store) Turns(ctx context.Context, worker string, turns []Turn) []TurnRe
 			continue
 		}
 		replies[i] = parseTurn(r.Value)
+		s.tell(replies[i].Counted)
 	}
 	return replies
 }
@@ -215,6 +218,7 @@ func parseTurn(v any) TurnReply {
 		for _, item := range p.list(p.at(list, 13)) {
 			r.Leases = append(r.Leases, p.lease(item))
 		}
+		r.Held, r.Counted = p.text(list, 14), p.counted(list, 15)
 	default:
 		p.fail("unknown status %q", r.Status)
 	}

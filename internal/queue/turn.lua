@@ -15,6 +15,16 @@ local function spare_leases(now, lost, list)
   W.norecover = int(S.norecover)
 end
 
+-- holder names the limit whose next slot is furthest off.
+local function holder(list, t)
+  local furthest, name = t, ''
+  for _, l in ipairs(list) do
+    local e = l.algo.earliest(l, l.state, t)
+    if e > furthest then furthest, name = e, l.name end
+  end
+  return call('ZCARD', K.tenants) > 0 and name or ''
+end
+
 local function turn()
   local now, raw, adj, stepped = read_clock()
   if not now then return {'clock', int(raw + adj), int(adj)} end
@@ -59,10 +69,11 @@ local function turn()
   local look = next_look(list, now, raw, paused, why)
   if expired == MANY then look = now end
   if A.want > 0 or A.short == 1 then plan_turn(look, A.keep and why ~= 'senders') else plan_earlier(look, now) end
-  if #leases > 0 then count('granted', #leases) end
+  total('granted', #leases)
+  local held = why == 'slot' and holder(list, now + A.lead) or ''
   save_state()
   return {'ok', int(now), int(adj), stepped and 1 or 0, lost and 1 or 0, int(S.epoch), int(C.version), int(C.gen),
-    int(list.tolerance), int(C.timeout), look and int(look) or '', why, results, leases}
+    int(list.tolerance), int(C.timeout), look and int(look) or '', why, results, leases, held, counted}
 end
 
 return turn()

@@ -20,7 +20,8 @@
 -- ARGV[18] nres      number of results
 -- ARGV[19] results   seven arguments each, see settle
 -- Reply: {'no_lane' | 'faulty', results} or {'clock', logical µs, adj}
--- or {'ok', logical, adj, stepped, lost, epoch, version, gen, tolerance µs, timeout µs, look µs or '', why, results, leases}.
+-- or {'ok', logical, adj, stepped, lost, epoch, version, gen, tolerance µs, timeout µs, look µs or '', why, results, leases,
+-- held, counted}; held: the limit for which ready jobs stay, or ''; counted: name, number … of what the call did.
 A = {lane = ARGV[1], wake = ARGV[2], worker = ARGV[3], call = ARGV[4], lost = ARGV[5], want = tonumber(ARGV[6]),
   short = tonumber(ARGV[7]), keep = ARGV[8] == '1', expect = tonumber(ARGV[9]), width = tonumber(ARGV[10]),
   confirmed = ARGV[11], move = tonumber(ARGV[12]), lead = tonumber(ARGV[13]), horizon = tonumber(ARGV[14]),
