@@ -85,3 +85,26 @@ func (s *Server) waitForInfo(t testing.TB, info func() (string, error), lines ..
 		}
 	}
 }
+
+// Holds says whether a key of this pattern is on the node.
+func (s *Server) Holds(t testing.TB, pattern string) bool {
+	t.Helper()
+	keys, err := s.node(t).Keys(context.Background(), pattern).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(keys) > 0
+}
+
+// AwaitReplicas waits until n replicas have all that was written so far.
+func (s *Server) AwaitReplicas(t testing.TB, n int) {
+	t.Helper()
+	c := s.node(t).Conn() // WAIT looks at the writes of its own connection
+	defer c.Close()
+	if err := c.Set(context.Background(), "redistest:wait", 1, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Wait(context.Background(), n, joinWithin).Result(); err != nil || int(got) < n {
+		t.Fatalf("%d of %d replicas within %s: %v", got, n, joinWithin, err)
+	}
+}

@@ -28,9 +28,7 @@ func TestReplicaTakesOver(t *testing.T) {
 	if err := master.Client(t).Set(context.Background(), "key", "kept", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n := master.node(t).Wait(context.Background(), 2, 0).Val(); n != 2 {
-		t.Fatalf("%d replicas have it", n)
-	}
+	master.AwaitReplicas(t, 2)
 	master.Kill(t)
 	next := NextMaster(t, sentinel, master)
 	if next != replicas[0].Addr() && next != replicas[1].Addr() {

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"tundish/internal/bank"
+	"tundish/internal/redistest"
+)
+
+// holder is the node on which the keys of a destination are.
+func holder(t *testing.T, nodes redistest.Nodes, destination string) int {
+	t.Helper()
+	for i, n := range nodes {
+		if n.Holds(t, "*:"+destination+":conf") {
+			return i
+		}
+	}
+	t.Fatalf("no node holds %q", destination)
+	return 0
+}
+
+// The whole life of destinations that lie on three masters, and one of these
+// killed: its destinations wait and go on, the others notice nothing.
+func TestClusterLosesANodeAndGetsItBack(t *testing.T) {
+	t.Parallel()
+	takeSeats(t, false)
+	nodes := redistest.StartNodes(t, 3, redistest.WithAOF())
+	r := newRigOn(t, nodes.URL())
+	r.startEnqueuer()
+	r.startWorkers(2)
+	const rate, lanes = 20, 9
+	type load struct {
+		name string
+		site *site
+		node int
+		ids  []string
+	}
+	var loads []*load
+	for i := range lanes {
+		l := &load{name: fmt.Sprintf("bank-%d", i), site: r.startBank(bank.Config{Latency: 20 * time.Millisecond})}
+		r.put(l.name, contract{URL: l.site.url, Rate: rate})
+		l.node = holder(t, nodes, l.name)
+		loads = append(loads, l)
+	}
+	dead := loads[0].node
+	for _, l := range loads {
+		l.ids = r.push(l.name, 80)
+	}
+	for _, l := range loads {
+		r.requests(l.site, 20)
+	}
+	nodes[dead].Kill(t)
+	others := 0
+	for _, l := range loads {
+		if l.node != dead {
+			others++
+			r.arrived(l.site, l.ids, 10*time.Second)
+			r.settled(l.name)
+		}
+	}
+	if others == 0 {
+		t.Fatal("all destinations are on one node: the test tests nothing")
+	}
+	a, err := r.try(http.MethodPost, r.at(loads[0].name)+"/jobs", `{"body":1}`)
+	if err != nil || a.status != http.StatusServiceUnavailable {
+		t.Errorf("push to a destination on the dead node: %d, %v", a.status, err)
+	}
+	nodes[dead].Restart(t)
+	for _, l := range loads {
+		r.arrived(l.site, l.ids, patience)
+		r.settled(l.name)
+		r.mustJudge(l.name, l.site, bank.Case{Rate: rate, Per: time.Second})
+	}
+	for _, l := range loads {
+		r.do(http.MethodDelete, r.at(l.name), "", http.StatusOK)
+	}
+}
+
+// A master is killed and a Sentinel makes a replica of it the next one: jobs
+// that were replicated are all sent, none above the rate.
+func TestSentinelFailsOver(t *testing.T) {
+	t.Parallel()
+	takeSeats(t, false)
+	safe := redistest.WithConfig("min-replicas-to-write", "1")
+	master := redistest.Start(t, safe)
+	replicas := []*redistest.Server{redistest.Replica(t, master, safe), redistest.Replica(t, master, safe)}
+	sentinel := redistest.Sentinel(t, master, replicas...)
+	r := newRigOn(t, "redis+sentinel://"+sentinel+"/main")
+	r.startEnqueuer()
+	r.startWorkers(3)
+	const rate = 50
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	ids := r.push("bank", 300)
+	r.requests(site, 100)
+	master.AwaitReplicas(t, 2)
+	master.Kill(t)
+	redistest.NextMaster(t, sentinel, master)
+	r.arrived(site, ids, patience)
+	r.settled("bank")
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, MayRepeat: rate/10 + 2})
+	more := r.push("bank", 20)
+	r.arrived(site, more, patience)
+}
