@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -210,6 +211,9 @@ func (a *attempt) observe(res deliver.Result, j *job.Job) {
 	m := a.d.cfg.Metrics
 	name := a.lane.label
 	m.attempts.WithLabelValues(name, string(res.Outcome), string(res.Outcome.Class())).Inc()
+	if res.HTTPStatus == http.StatusTooManyRequests || res.HTTPStatus == http.StatusServiceUnavailable {
+		m.throttled.WithLabelValues(name).Inc()
+	}
 	if res.Wrote {
 		m.duration.WithLabelValues(name).Observe(res.Duration.Seconds())
 		m.lateness.WithLabelValues(name).Observe(max(0, (time.Duration(a.at.Load()) - a.from).Seconds()))

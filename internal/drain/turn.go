@@ -184,6 +184,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 	l.timeout = r.Timeout
 	lp.fault(l, nil)
 	l.inForce(r)
+	lp.d.cfg.Metrics.turned(l.label, r)
 	lp.verdicts(l, t, r)
 	lp.handOut(l, r)
 	lp.planNext(l, t, r, rep)
