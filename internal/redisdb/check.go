@@ -42,9 +42,6 @@ func (db *DB) Check(ctx context.Context) (Report, error) {
 		s.describe(&report)
 		return s.verify(db.mode)
 	})
-	if db.mode != Single {
-		report.warn("a failover may lose what was written last: the rate is kept through it only with min-replicas-to-write 1 or more")
-	}
 	return report, err
 }
 
@@ -82,7 +79,7 @@ func inspect(ctx context.Context, c redis.UniversalClient) (facts, error) {
 			return f, nil
 		}
 	}
-	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendonly", "save", "min-replicas-to-write"} {
+	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendonly", "save", "min-replicas-to-write", "cluster-require-full-coverage"} {
 		values, err := c.ConfigGet(ctx, name).Result()
 		if err != nil {
 			if !isReply(err) || Unavailable(err) {
@@ -203,5 +200,11 @@ func (f facts) warnReplicas(r *Report) {
 	n, _ := strconv.Atoi(f.info["connected_slaves"]) // not told: none
 	if n > 0 && f.config["min-replicas-to-write"] == "0" {
 		r.warn("replicas are connected and min-replicas-to-write is 0: after a partition two masters may both grant slots; set it to 1")
+	}
+	if min, _ := strconv.Atoi(f.config["min-replicas-to-write"]); n == 0 && min == 0 && r.Mode != Single {
+		r.warn("a failover may lose what was written last: the rate is kept through it only with min-replicas-to-write 1 or more")
+	}
+	if r.Mode == Cluster && f.config["cluster-require-full-coverage"] == "yes" {
+		r.warn("cluster-require-full-coverage is yes: a dead node without replica stops the destinations of all nodes; set it to no")
 	}
 }

@@ -85,9 +85,8 @@ func TestCheckReport(t *testing.T) {
 // A master with a replica, and the replica itself.
 func TestCheckReplicas(t *testing.T) {
 	t.Parallel()
-	master := redistest.Start(t, redistest.WithConfig("repl-diskless-sync-delay", "0"))
-	replica := redistest.Start(t, redistest.WithConfig("replicaof", "127.0.0.1", strings.TrimPrefix(master.Addr(), "127.0.0.1:")))
-	replica.WaitForLog(t, "MASTER <-> REPLICA sync: Finished with success")
+	master := redistest.Start(t)
+	replica := redistest.Replica(t, master)
 	checkServer(t, master.URL(), true, []string{"min-replicas-to-write is 0"}, nil)
 	checkServer(t, replica.URL(), false, []string{"is a replica"}, nil)
 	master.Config(t, "min-replicas-to-write", "1")
@@ -120,4 +119,15 @@ func TestSentinelIsNoServer(t *testing.T) {
 	if err := f.verify(Single); err == nil || !strings.Contains(err.Error(), "redis+sentinel://") {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// What a Cluster has to be set to for its nodes to fail alone.
+func TestCheckCluster(t *testing.T) {
+	t.Parallel()
+	node := redistest.Start(t, redistest.WithCluster())
+	full, failover := "cluster-require-full-coverage is yes", "a failover may lose"
+	checkServer(t, node.ClusterURL(), true, []string{full, failover}, nil)
+	node.Config(t, "cluster-require-full-coverage", "no")
+	node.Config(t, "min-replicas-to-write", "1")
+	checkServer(t, node.ClusterURL(), true, nil, []string{full, failover})
 }
