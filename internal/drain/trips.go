@@ -68,6 +68,10 @@ func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
 	return min(lead, maxLead)
 }
 
+// handOver is how much further ahead slots are asked for when the lane is let
+// go: whoever takes it must be found by a claim first, and may look late.
+func (t *trips) handOver() time.Duration { return 2*t.p90 + minSpread }
+
 // ahead is how far ahead slots are asked for with a lead. The next look comes
 // half of it before the next slot, so it must be twice the lead, or that look
 // would come too late for its own first slot.

@@ -48,6 +48,9 @@ func (lp *loop) prepare(l *lane, now time.Duration) queue.Turn {
 		}
 		t.Want, t.Short = lp.ask(l)
 		t.Keep = now-l.since < keepFor
+		if !t.Keep {
+			t.Ahead = min(t.Ahead+l.group.trips.handOver(), maxHorizon)
+		}
 	}
 	n := queue.Fit(l.results)
 	t.Result, l.results = l.results[:n:n], l.results[n:]
