@@ -119,7 +119,7 @@ func (f *files) orphan(ctx context.Context, file *destination.File) error {
 		if named[name] {
 			continue
 		}
-		f.log.Warn("a destination is no longer in the file; it goes on as it is, and the API may delete it", "destination", name)
+		f.log.Warn("a destination is no longer in the file; it goes on as it is until tundish apply --prune or the API deletes it", "destination", name)
 		if err := f.store.Orphan(ctx, name, file.Set, file.Revision); err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func (set flagSet) siftEnvironment(p *problems) {
 		for _, variable := range f.Envs {
 			if value, ok := os.LookupEnv(variable); ok && f.IsBool() && !isBool(value) {
 				p.add("%s: %q is not true or false", variable, value)
-				f.Value.Tag.Envs = nil
+				f.Tag.Envs = nil
 			}
 		}
 	}

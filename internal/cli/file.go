@@ -116,9 +116,13 @@ func (c *applyCmd) run(ctx context.Context, s *session) error {
 		}
 	}
 	want := len(file.Destinations)
-	if c.Prune {
-		pruned, err := c.prune(ctx, s, file, failed)
-		all, want, failed = append(all, pruned...), want+len(pruned), cmp.Or(failed, err)
+	switch {
+	case c.Prune && failed != nil:
+		s.talk("nothing is pruned, because not all of the file could be applied")
+	case c.Prune:
+		var pruned []applied
+		pruned, failed = c.prune(ctx, s, file)
+		all, want = append(all, pruned...), want+len(pruned)
 	}
 	return errors.Join(c.show(s, all), c.verdict(all, want, failed))
 }

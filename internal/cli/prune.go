@@ -14,11 +14,7 @@ import (
 
 // prune deletes what the file's set held and the file no longer names. It never
 // destroys jobs, dead ones neither: what holds some is named and stays.
-func (c *applyCmd) prune(ctx context.Context, s *session, file *destination.File, failed error) ([]applied, error) {
-	if failed != nil {
-		s.talk("nothing is pruned, because not all of the file could be applied")
-		return nil, nil
-	}
+func (c *applyCmd) prune(ctx context.Context, s *session, file *destination.File) ([]applied, error) {
 	there, err := s.everyDestination(ctx)
 	if err != nil {
 		return nil, err
@@ -62,13 +58,13 @@ func (c *applyCmd) pruneOne(ctx context.Context, s *session, d *destinationDoc) 
 	for _, jobs := range []struct {
 		n    int64
 		kind string
-	}{{d.Live.Depth, "live"}, {d.Live.Dead, "dead"}, {d.Live.Unknown, "unknown"}} {
+	}{{d.Live.Depth, "live job"}, {d.Live.Dead, "dead job"}, {d.Live.Unknown, "unknown job"}} {
 		if jobs.n > 0 {
-			holds = append(holds, fmt.Sprintf("%d %s", jobs.n, jobs.kind))
+			holds = append(holds, count(int(jobs.n), jobs.kind))
 		}
 	}
 	if len(holds) > 0 {
-		return &failure{exitFailed, "not pruned: it holds " + strings.Join(holds, ", ") + " jobs; when they may go: tundish delete " + d.Name + " --cancel-jobs"}
+		return &failure{exitFailed, "not pruned: it holds " + strings.Join(holds, ", ") + "; when they may go: tundish delete " + d.Name + " --cancel-jobs"}
 	}
 	if c.DryRun {
 		return nil

@@ -61,7 +61,7 @@ func TestPrune(t *testing.T) {
 		{"orphans of the set alone", removed, nil, []string{"--prune"}, exitDone, "gone  deleted\n", nil, []string{"/v1/destinations/gone"}},
 		{"not without the flag", removed, nil, nil, exitDone, "one  created\n", nil, nil},
 		{"what holds jobs is named", removed, jobsLeft, []string{"--prune"}, exitFailed, "late  deleted\n",
-			[]string{"full: not pruned: it holds 3 live, 2 dead jobs", "read: not pruned: an enqueuer's file still names it"}, []string{"/v1/destinations/gone", "/v1/destinations/late"}},
+			[]string{"full: not pruned: it holds 3 live jobs, 2 dead jobs;", "read: not pruned: an enqueuer's file still names it"}, []string{"/v1/destinations/gone", "/v1/destinations/late"}},
 		{"dry", removed, nil, []string{"--prune", "--dry-run"}, exitDifferent, "gone  deleted\n", []string{"3 differences found"}, nil},
 		{"filled in between", says(409, problemBody("destination_not_empty", "jobs")), nil, []string{"--prune"}, exitFailed, "", []string{"gone: destination_not_empty"}, []string{"/v1/destinations/gone"}},
 		{"deleted in between", says(404, problemBody("destination_not_found", "none")), nil, []string{"--prune"}, exitDone, "gone  deleted\n", nil, []string{"/v1/destinations/gone"}},
