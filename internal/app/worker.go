@@ -97,7 +97,11 @@ func (w *Worker) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("--write-log: %w", err)
 		}
-		w.clean.add("write log", func() { _ = writes.Close() })
+		w.clean.add("write log", func() {
+			if err := writes.Close(); err != nil {
+				w.log.Error("the write log is not complete", "error", err)
+			}
+		})
 		config.Record = writes
 	}
 	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency})
@@ -106,8 +110,10 @@ func (w *Worker) start(ctx context.Context) error {
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes
 	store := queue.New(db)
+	store.Tell(newCounts(reg))
 	w.drain = drain.New(config, store, store, sender)
-	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg}, db.Client())
+	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg,
+		Each: func(ctx context.Context) error { return store.SetSenders(ctx, w.cfg.concurrency) }}, db.Client())
 	if err := work.Start(); err != nil {
 		return err
 	}

@@ -92,12 +92,6 @@ func (c *Clock) Bounds(now time.Duration) (lower, upper int64, ok bool) {
 	return floorMicros(l), -floorMicros(-u), ok
 }
 
-// Width is how far the bounds are apart at a moment, µs.
-func (c *Clock) Width(now time.Duration) (micros int64, ok bool) {
-	l, u, ok := c.bounds(now)
-	return -floorMicros(l - u), ok
-}
-
 // Expect says where logical time stands at a moment: not before earliest, and
 // not after earliest + width, µs.
 func (c *Clock) Expect(now time.Duration) (earliest, width int64, ok bool) {

@@ -9,6 +9,12 @@ import (
 
 const base = int64(1_780_000_000_000_000) // a Redis time, µs
 
+// width is how far the bounds are apart, µs.
+func width(c *Clock, now time.Duration) int64 {
+	_, w, _ := c.Expect(now)
+	return w
+}
+
 func TestClockIntersects(t *testing.T) {
 	t.Parallel()
 	var c Clock
@@ -27,17 +33,17 @@ func TestClockIntersects(t *testing.T) {
 		}
 	}
 	observe(0, 1*ms, 2*ms)
-	wide, _ := c.Width(2 * ms)
+	wide := width(&c, 2*ms)
 	if wide < 2000 || wide > 2010 {
 		t.Fatalf("width after 2 ms round trip is %d µs", wide)
 	}
 	observe(10*ms, 10*ms, 10*ms+200*time.Microsecond)
-	narrow, _ := c.Width(11 * ms)
+	narrow := width(&c, 11*ms)
 	if narrow < 200 || narrow > 210 {
 		t.Fatalf("width after 0.2 ms round trip is %d µs", narrow)
 	}
 	observe(20*ms, 900*ms, 3*time.Second) // slow: costs nothing
-	if w, _ := c.Width(3 * time.Second); w > narrow+320 {
+	if w := width(&c, 3*time.Second); w > narrow+320 {
 		t.Fatalf("a slow call widened the bounds to %d µs", w)
 	}
 }
@@ -47,7 +53,7 @@ func TestClockWidensWithAge(t *testing.T) {
 	var c Clock
 	c.Observe(0, 0, base)
 	for _, s := range []int64{1, 10, 100} {
-		w, _ := c.Width(time.Duration(s) * time.Second)
+		w := width(&c, time.Duration(s)*time.Second)
 		if want := 2*50*s + 1; w != want {
 			t.Errorf("width after %d s is %d µs, want %d", s, w, want)
 		}
@@ -158,8 +164,8 @@ func TestClockReportsEveryLargeStep(t *testing.T) {
 			w.call(&c, delay(t, "there"), delay(t, "back"))
 		}
 		there, back := delay(t, "there"), delay(t, "back")
-		width, _ := c.Width(w.mono + there + back)
-		size := width + (there + back).Microseconds() + 100 + rapid.Int64Range(0, 1e8).Draw(t, "beyond")
+		wide := width(&c, w.mono+there+back)
+		size := wide + (there + back).Microseconds() + 100 + rapid.Int64Range(0, 1e8).Draw(t, "beyond")
 		if rapid.Bool().Draw(t, "backward") {
 			size = -size
 		}
@@ -168,9 +174,9 @@ func TestClockReportsEveryLargeStep(t *testing.T) {
 		if !stepped || (step > 0) != (size > 0) {
 			t.Fatalf("a step of %d µs is reported as %v, %v", size, step, stepped)
 		}
-		earliest, width, _ := c.Expect(w.mono)
-		if m := w.micros(); m < earliest || m > earliest+width {
-			t.Fatalf("after the step %d is not in [%d, %d]", m, earliest, earliest+width)
+		earliest, after, _ := c.Expect(w.mono)
+		if m := w.micros(); m < earliest || m > earliest+after {
+			t.Fatalf("after the step %d is not in [%d, %d]", m, earliest, earliest+after)
 		}
 	})
 }
@@ -182,7 +188,7 @@ func TestClockTakesRepliesInAnyOrder(t *testing.T) {
 	var c Clock
 	c.Observe(50*ms, 60*ms, base+55_000)
 	c.Observe(10*ms, 11*ms, base+10_500)
-	if w, _ := c.Width(60 * ms); w < 1000 || w > 1010 {
+	if w := width(&c, 60*ms); w < 1000 || w > 1010 {
 		t.Fatalf("width is %d µs, want that of the older, better call", w)
 	}
 }
