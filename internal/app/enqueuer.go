@@ -107,6 +107,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	e.fit.start()
 	e.clean.add("fitness", e.fit.stop)
 	e.store = queue.New(e.db)
+	e.store.Tell(newCounts(reg))
 	if err := e.follow(ctx, newReloads(reg)); err != nil {
 		return err
 	}

@@ -3,11 +3,13 @@ package app
 import (
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
 
@@ -42,6 +44,7 @@ type redisMetrics struct {
 	up     prometheus.Gauge
 	errors *prometheus.CounterVec
 	script *prometheus.HistogramVec
+	trip   trip
 }
 
 func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
@@ -55,18 +58,85 @@ func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
 	for _, kind := range redisdb.Kinds() {
 		m.errors.WithLabelValues(kind)
 	}
-	reg.MustRegister(m.up, m.errors, m.script)
+	for _, s := range queue.Scripts() {
+		m.script.WithLabelValues(s.Name())
+	}
+	reg.MustRegister(m.up, m.errors, m.script, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tundish", Name: "redis_round_trip_seconds",
+		Help: "The shortest round trip of a script of late, 0 before the first."}, m.trip.seconds))
 	return m
 }
+
+// long are the scripts whose own time is more than that of the way.
+var long = map[string]bool{"survey": true, "mend": true, "delete": true}
 
 func (m *redisMetrics) observe(script string, d time.Duration, err error) {
 	m.script.WithLabelValues(script).Observe(d.Seconds())
 	if err == nil {
 		m.up.Set(1)
+		if !long[script] {
+			m.trip.add(d, time.Now())
+		}
 		return
 	}
 	m.errors.WithLabelValues(redisdb.Kind(err)).Inc()
 	if redisdb.Unavailable(err) {
 		m.up.Set(0)
+	}
+}
+
+// tripSpan is of how long the shortest round trip is told: this span and the one before it.
+const tripSpan = 15 * time.Second
+
+// trip keeps the shortest round trip of late: what the way to Redis costs, and
+// not a pause of this process or a busy Redis.
+type trip struct {
+	mu     sync.Mutex
+	since  time.Time
+	last   time.Duration // shortest of the span before since
+	now    time.Duration // shortest since; 0: none
+	before bool          // last holds one
+}
+
+func (t *trip) add(d time.Duration, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == 0 || at.Sub(t.since) > tripSpan {
+		t.last, t.before = t.now, t.now > 0 && at.Sub(t.since) <= 2*tripSpan
+		t.since, t.now = at, d
+		return
+	}
+	t.now = min(t.now, d)
+}
+
+func (t *trip) seconds() float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.before {
+		return min(t.last, t.now).Seconds()
+	}
+	return t.now.Seconds()
+}
+
+// trimmed maps what scripts count to the kinds of trimmed_total.
+var trimmed = map[string]string{queue.CountTrimmedDead: "dead", queue.CountTrimmedResults: "result", queue.CountTrimmedKeys: "key"}
+
+// newCounts counts what scripts did in calls of this process: the calls of all
+// processes together count each thing once.
+func newCounts(reg prometheus.Registerer) func(name string, n int64) {
+	removed := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tundish", Name: "trimmed_total",
+		Help: "What was removed for its age (dead) or to keep a bound (all)."}, []string{"kind"})
+	unreadable := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tundish", Name: "unreadable_total",
+		Help: "Jobs put aside as dead because this version cannot read them."})
+	for _, kind := range trimmed {
+		removed.WithLabelValues(kind)
+	}
+	reg.MustRegister(removed, unreadable)
+	return func(name string, n int64) {
+		if name == queue.CountUnreadable {
+			unreadable.Add(float64(n))
+		}
+		if kind, ok := trimmed[name]; ok {
+			removed.WithLabelValues(kind).Add(float64(n))
+		}
 	}
 }

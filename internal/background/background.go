@@ -40,6 +40,8 @@ type Config struct {
 	// Every is how often a sweep is due. Default: a minute.
 	Every   time.Duration
 	Sweeper Sweeper
+	// Each is called at the start and each period, by every worker; may be nil.
+	Each    func(ctx context.Context) error
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: nowhere
 }
@@ -52,6 +54,7 @@ type Background struct {
 	client  *asynq.Client
 	server  *asynq.Server
 	repairs *prometheus.CounterVec
+	turned  prometheus.Gauge
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 }
@@ -67,8 +70,10 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 	for _, kind := range []string{"due_entry", "lease"} {
 		b.repairs.WithLabelValues(kind)
 	}
+	b.turned = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "loop_last_turn_timestamp_seconds",
+		Help: "When a loop last passed; one that stands still is not ready.", ConstLabels: prometheus.Labels{"loop": "background"}})
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(b.repairs)
+		cfg.Metrics.MustRegister(b.repairs, b.turned)
 	}
 	b.server = asynq.NewServerFromRedisClient(client, asynq.Config{
 		Concurrency: 2, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
@@ -103,6 +108,7 @@ func (b *Background) clock(ctx context.Context) {
 	tick := time.NewTicker(b.cfg.Every)
 	defer tick.Stop()
 	for {
+		b.each(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -111,6 +117,16 @@ func (b *Background) clock(ctx context.Context) {
 				b.log.Debug("the sweep was not planned", "error", err) // the next period tries again
 			}
 		}
+	}
+}
+
+func (b *Background) each(ctx context.Context) {
+	b.turned.SetToCurrentTime()
+	if b.cfg.Each == nil {
+		return
+	}
+	if err := b.cfg.Each(ctx); err != nil {
+		b.log.Debug("what is told each period was not", "error", err) // the next period tries again
 	}
 }
 

@@ -2,11 +2,13 @@ package background
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"tundish/internal/queue"
@@ -62,4 +64,39 @@ func TestSweepIsOneForTheFleet(t *testing.T) {
 	if err != nil || n != 1 {
 		t.Errorf("%d tasks, %v; want 1", n, err)
 	}
+}
+
+// What is told each period is told at the start, and again when it failed.
+func TestEachIsCalledAtTheStartAndEachPeriod(t *testing.T) {
+	t.Parallel()
+	told, reg := make(chan struct{}, 10), prometheus.NewPedanticRegistry()
+	b := New(Config{Namespace: redistest.Namespace(t), Every: time.Second, Sweeper: &counter{swept: make(chan struct{}, 100)},
+		Logger: slog.New(slog.DiscardHandler), Metrics: reg, Each: func(context.Context) error {
+			told <- struct{}{}
+			return errors.New("not now")
+		}}, redistest.Shared(t).Client(t))
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.Stop()
+	for range 2 {
+		select {
+		case <-told:
+		case <-time.After(20 * time.Second):
+			t.Fatal("not told in 20 s")
+		}
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "tundish_loop_last_turn_timestamp_seconds" {
+			if at := f.GetMetric()[0].GetGauge().GetValue(); time.Since(time.Unix(int64(at), 0)) > time.Minute {
+				t.Errorf("the loop last turned at %v", at)
+			}
+			return
+		}
+	}
+	t.Error("no metric of the loop")
 }
