@@ -1,20 +1,24 @@
 package e2e
 
 import (
-	"bytes"
+	"context"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
-	"regexp"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"tundish/internal/bank"
+	"github.com/redis/go-redis/v9"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+	queues "tundish/internal/queue" // queue is a name of the rig
+	"tundish/internal/redisdb"
+	"tundish/internal/redistest"
 )
 
 // brief says that the benchmarks only have to show that they still run.
@@ -23,231 +27,193 @@ func brief() bool {
 	return testing.Short() || once
 }
 
-// bankProcess is a strict bank in a process of its own: its work is not ours.
-type bankProcess struct {
-	*process
-	r   *rig
-	url string
-}
-
-var bankServes = regexp.MustCompile(`bank on (http://\S+):`)
-
-func (r *rig) startBankProcess(latency time.Duration) *bankProcess {
-	r.Helper()
-	p := spawn(r, "bank", program(r, "tundish"), "bank", "--listen", "127.0.0.1:0", "--no-refuse", "--latency", latency.String())
-	return &bankProcess{process: p, r: r, url: p.said(r, bankServes)[1] + "/"}
-}
-
-func (p *bankProcess) reset() {
-	p.r.Helper()
-	p.r.do(http.MethodPost, p.url+"_bank/reset", "", http.StatusNoContent)
-}
-
-func (p *bankProcess) arrivals() []bank.Arrival {
-	p.r.Helper()
-	got, err := bank.ReadArrivals(bytes.NewReader(p.r.do(http.MethodGet, p.url+"_bank/stamps", "", http.StatusOK).body))
-	if err != nil {
-		p.r.Fatal(err)
+// either is the first value in a brief run, else the second.
+func either[T any](short, full T) T {
+	if brief() {
+		return short
 	}
-	return got
+	return full
 }
 
-var scriptCalls = regexp.MustCompile(`(?m)^tundish_redis_script_duration_seconds_count\{script="[^"]*"\} (\d+)`)
+// sectionsDir names the folder in which `make bench` gathers its tables.
+const sectionsDir = "TUNDISH_BENCH_SECTIONS"
 
-// usage is what the workers have used so far.
-type usage struct {
-	at      time.Time
-	scripts int
-	workers time.Duration // processor time, of all together
-	redis   time.Duration
+// section is one part of docs/benchmarks.md: a table, and what its columns are.
+type section struct {
+	file  string // the order of the sections is that of their names
+	title string
+	about string
+	head  []string
+	rows  [][]string
+	notes []string
 }
 
-func (r *rig) usage() usage {
-	r.Helper()
-	u := usage{at: time.Now(), redis: cpu(r, r.redis.PID())}
-	for _, w := range r.workers {
-		u.workers += cpu(r, w.cmd.Process.Pid)
-		for _, m := range scriptCalls.FindAllSubmatch(r.do(http.MethodGet, w.admin+"/metrics", "", http.StatusOK).body, -1) {
-			n, err := strconv.Atoi(string(m[1]))
-			if err != nil {
-				r.Fatal(err)
-			}
-			u.scripts += n
+func (s *section) row(cells ...string) { s.rows = append(s.rows, cells) }
+
+// note adds a line below the table.
+func (s *section) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// bar says what a row is held to, and whether it is missed.
+func bar(ok bool, format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	if ok {
+		return text + ": met"
+	}
+	return text + ": **missed**"
+}
+
+// publish prints the section, and keeps it for the document when that is made.
+func (s *section) publish(b *testing.B) {
+	b.Helper()
+	if len(s.rows) == 0 {
+		return // filtered away
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "## %s\n\n%s\n\n| %s |\n|%s\n", s.title, s.about, strings.Join(s.head, " | "), strings.Repeat(" --- |", len(s.head)))
+	for _, cells := range s.rows {
+		fmt.Fprintf(&text, "| %s |\n", strings.Join(cells, " | "))
+	}
+	for _, n := range s.notes {
+		fmt.Fprintf(&text, "\n%s\n", n)
+	}
+	fmt.Fprintf(os.Stdout, "\n%s\n", text.String())
+	if dir := os.Getenv(sectionsDir); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, s.file+".md"), []byte(text.String()), 0o600); err != nil {
+			b.Error(err)
 		}
 	}
-	return u
 }
 
-func (u usage) since(before usage) usage {
-	u.scripts, u.workers, u.redis = u.scripts-before.scripts, u.workers-before.workers, u.redis-before.redis
-	return u
-}
+// median of values that are left in their order.
+func median(values []float64) float64 { return percentile(values, 50) }
 
-// load is one lane of a benchmark.
-type load struct {
-	lane string
-	rate int64
-	per  time.Duration
-	jobs int
-	bank *bankProcess
-	ids  []string
-}
-
-// figures are the results of one run of one lane.
-type figures struct {
-	bank.Verdict
-	workers    int
-	perJob     float64 // scripts
-	cores      float64 // that all workers used
-	redisCores float64
-}
-
-// drainLoads lets the backlogs of all lanes go at once and measures.
-func (r *rig) drainLoads(loads []load) []figures {
-	r.Helper()
-	for i := range loads {
-		l := &loads[i]
-		after(r.pause(l.lane))
-		l.bank.reset()
-		l.ids = r.push(l.lane, l.jobs)
+// percentile by nearest rank; 0 of nothing.
+func percentile(values []float64, percent int) float64 {
+	if len(values) == 0 {
+		return 0
 	}
-	from, before := bank.Monotonic(), r.usage()
-	for _, l := range loads {
-		r.resume(l.lane)
-	}
-	jobs := 0
-	for _, l := range loads {
-		jobs += l.jobs
-		within := time.Duration(l.jobs)*l.per/time.Duration(l.rate)*2 + patience
-		r.eventually("an empty lane of "+l.lane, within, func() bool { return r.live(l.lane).Depth == 0 })
-	}
-	took := time.Since(before.at).Seconds()
-	used := r.usage().since(before)
-	var out []figures
-	for _, l := range loads {
-		f := figures{workers: len(r.workers), perJob: float64(used.scripts) / float64(jobs),
-			cores: used.workers.Seconds() / took, redisCores: used.redis.Seconds() / took}
-		f.Verdict = r.verdictOf(l, from)
-		if !f.OK {
-			r.Errorf("%s: %s", l.lane, f.Verdict)
-		}
-		out = append(out, f)
-	}
-	return out
-}
-
-func (r *rig) verdictOf(l load, from int64) bank.Verdict {
-	r.Helper()
-	c := bank.Case{Rate: l.rate, Per: l.per, Jobs: l.jobs, Arrivals: l.bank.arrivals()}
-	r.eventually("a line in the write logs for each arrival", patience, func() bool {
-		c.Writes = r.writesAfter(l.lane, from)
-		return len(c.Writes) >= len(c.Arrivals)
-	})
-	v := bank.Judge(c)
-	if !brief() {
-		v.Use = warmUse(c)
-	}
-	return v
-}
-
-// warmUp is left out of the use of a lane that is fast enough to have had many
-// jobs by then: connections are made and caches filled. Above the rate is judged over all.
-const warmUp = 3 * time.Second
-
-func warmUse(c bank.Case) float64 {
-	stamps := make([]int64, len(c.Writes))
-	for i, w := range c.Writes {
-		stamps[i] = w.At
-	}
-	slices.Sort(stamps)
-	n := 0
-	if c.Rate >= 50 && c.Per <= time.Second && len(stamps) > 0 {
-		n, _ = slices.BinarySearch(stamps, stamps[0]+int64(warmUp))
-	}
-	return bank.Use(stamps[n:], c.Rate, c.Per)
-}
-
-const tableHead = "rate             workers     use  write/bound   bank/bound   spread  gap p50  gap p99  twice  scripts/job  worker CPU  redis CPU\n"
-
-func (f figures) row() string {
-	return fmt.Sprintf("%-16s %7d %6.2f%% %6d/%-6d %6d/%-6d %5.1fms %6.1fms %6.1fms %6d %12.3f %10.0f%% %9.0f%%\n",
-		fmt.Sprintf("%d per %s", f.Rate, f.Per),
-		f.workers, 100*f.Use, f.WorstWrite, f.BoundWrite, f.WorstBank, f.BoundBank, ms(f.Spread), ms(f.GapP50), ms(f.GapP99),
-		f.Duplicates, f.perJob, 100*f.cores, 100*f.redisCores)
+	s := slices.Clone(values)
+	slices.Sort(s)
+	return s[max(0, (len(s)*percent+99)/100-1)]
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// table gathers the rows of all benchmarks of a kind and prints them at the end.
-type table struct {
-	mu   sync.Mutex
-	rows strings.Builder
-}
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func (t *table) add(b *testing.B, all []figures) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, f := range all {
-		t.rows.WriteString(f.row())
+// count is a whole number with its thousands apart.
+func count[T int | int64 | float64](n T) string {
+	digits := fmt.Sprintf("%.0f", float64(n))
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
 	}
-	f := all[len(all)-1]
-	b.ReportMetric(100*f.Use, "%use")
-	b.ReportMetric(f.perJob, "scripts/job")
-	b.ReportMetric(float64(f.Duplicates), "twice")
+	return digits
 }
 
-func (t *table) print() {
-	fmt.Fprint(os.Stdout, "\n"+tableHead+t.rows.String()+"\n")
+// lanes is a store of this process, where the door would only blur what is measured.
+type lanes struct {
+	testing.TB
+	server *redistest.Server
+	db     *redisdb.DB
+	store  *queues.Store
+	client redis.UniversalClient
 }
 
-// BenchmarkRate drains a backlog of 15 s after a warm-up at each rate: how much
-// of it is used, what the worst sliding window held, what it cost.
-func BenchmarkRate(b *testing.B) {
-	var t table
-	for _, c := range []struct {
-		rate    int64
-		workers int
-	}{{50, 4}, {50, 16}, {500, 4}, {500, 16}, {5000, 4}} {
-		b.Run(fmt.Sprintf("rate=%d/workers=%d", c.rate, c.workers), func(b *testing.B) {
-			r := newRig(b, true)
-			r.look = 100 * time.Millisecond // looking costs what is measured
-			r.startEnqueuer()
-			site := r.startBankProcess(20 * time.Millisecond)
-			r.put("bank", contract{URL: site.url, Rate: c.rate, Capacity: 100_000})
-			r.startWorkers(c.workers)
-			seconds := int64(15 + warmUp/time.Second)
-			if brief() {
-				seconds = 2
-			}
-			for b.Loop() {
-				t.add(b, r.drainLoads([]load{{lane: "bank", rate: c.rate, per: time.Second, jobs: int(c.rate * seconds), bank: site}}))
+func openLanes(b testing.TB, server *redistest.Server) *lanes {
+	b.Helper()
+	db, err := redisdb.Open(context.Background(), redisdb.Config{URL: server.URL(), CallTimeout: 20 * time.Second})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = db.Close() })
+	return &lanes{TB: b, server: server, db: db, store: queues.New(db), client: server.Client(b)}
+}
+
+// empty removes everything at once.
+func (l *lanes) empty() {
+	l.Helper()
+	if err := l.client.FlushAll(context.Background()).Err(); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// roomy is a queue that no benchmark fills.
+const roomy = `"queue":{"capacity":1000000,"max_bytes":"8GiB"},"max_in_flight":100000`
+
+// apply makes a destination with one leaky bucket and answers its contract.
+func (l *lanes) apply(name, url string, rate int64, per time.Duration, more string) *destination.Contract {
+	l.Helper()
+	doc := fmt.Sprintf(`{"target":{"http":{"url":%q,"timeout":"5s"}},"limits":[{"name":"tps","algorithm":"leaky_bucket","rate":%d,"per":"%dms"}],%s}`,
+		url, rate, per.Milliseconds(), more)
+	c, written, err := destination.ParseContract(name, []byte(doc))
+	if err != nil {
+		l.Fatal(err)
+	}
+	_, _, err = l.store.Apply(context.Background(), queues.ApplyRequest{Name: name, Contract: c, Written: written, Source: queues.Source{Kind: "api"}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return c
+}
+
+// applyMany makes destinations named name-0 to name-(n−1), many at a time.
+func (l *lanes) applyMany(name, url string, from, to int, rate int64, per time.Duration) {
+	l.Helper()
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for i := range next {
+				l.apply(fmt.Sprintf("%s-%d", name, i), url, rate, per, `"queue":{"capacity":100000}`)
 			}
 		})
 	}
-	t.print()
+	for i := from; i < to && !l.Failed(); i++ {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
 }
 
-// BenchmarkRateLow shows slow limits, all at once on one Redis.
-func BenchmarkRateLow(b *testing.B) {
-	var t table
-	r := newRig(b, true)
-	r.look = 100 * time.Millisecond
-	r.startEnqueuer()
-	seconds := 35 * time.Second
-	if brief() {
-		seconds = 4 * time.Second
+// bodyOf is a body of so many bytes, JSON as most are.
+func bodyOf(bytes int) []byte {
+	return []byte(`{"text":"` + strings.Repeat("x", bytes-len(`{"text":""}`)) + `"}`)
+}
+
+func newJobs(n int, body []byte, key func(i int) string) []*job.Job {
+	jobs := make([]*job.Job, n)
+	for i := range jobs {
+		jobs[i] = &job.Job{ID: job.NewID(), Priority: job.DefaultPriority, CreatedAt: time.Now().UTC(),
+			Request: job.Request{Method: "POST", ContentType: "application/json", Body: body}}
+		if key != nil {
+			jobs[i].IdempotencyKey = key(i)
+		}
 	}
-	var loads []load
-	for _, c := range []load{{lane: "second", rate: 1, per: time.Second}, {lane: "eleven", rate: 7, per: 11 * time.Second}, {lane: "minute", rate: 10, per: time.Minute}} {
-		c.bank = r.startBankProcess(20 * time.Millisecond)
-		c.jobs = int(int64(seconds) * c.rate / int64(c.per))
-		c.jobs = max(c.jobs, 2)
-		r.put(c.lane, contract{URL: c.bank.url, Rate: c.rate, Per: fmt.Sprintf("%ds", int(c.per.Seconds()))})
-		loads = append(loads, c)
+	return jobs
+}
+
+// push stores jobs that must all be taken.
+func (l *lanes) push(lane string, jobs []*job.Job) {
+	results, err := l.store.Push(context.Background(), lane, jobs)
+	if err != nil {
+		l.Error(err)
+		return
 	}
-	r.startWorkers(4)
-	for b.Loop() {
-		t.add(b, r.drainLoads(loads))
+	for _, r := range results {
+		if r.Verdict != queues.Accepted {
+			l.Errorf("a push to %s was not taken: %+v", lane, r)
+			return
+		}
 	}
-	t.print()
+}
+
+func (l *lanes) depth(lane string) int64 {
+	l.Helper()
+	d, err := l.store.Destination(context.Background(), lane)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return d.Live.Depth
 }
