@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// handOver is how long before its slot a request is given to net/http. Until
-	// then the wait costs nothing if it ends early: the connection is untouched.
-	handOver = 2 * time.Millisecond
-
 	// A body beyond these bounds is not read to its end and costs the connection.
 	drainBytes = 64 << 10
 	drainTime  = time.Second
@@ -25,7 +21,7 @@ const (
 // connection had ended, nothing was written and another one may be tried. c is
 // given back or closed in any case.
 func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
-	if err := standBy(ctx, c, g); err != nil {
+	if err := ready(c, g); err != nil {
 		if errors.Is(err, errStale) {
 			c.close()
 			return staleResult(c), c.gate.reused.Load()
@@ -56,19 +52,16 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 	return res, false
 }
 
-// standBy waits until shortly before the slot. A connection that came too late
-// for its slot is noticed here, where it can still be kept.
-func standBy(ctx context.Context, c *conn, g *pass) error {
-	if g.at.IsZero() {
-		return waitUntil(ctx, time.Time{}, c.gate.closed)
-	}
-	if err := waitUntil(ctx, g.at.Add(-handOver), c.gate.closed); err != nil {
-		return err
-	}
-	if !c.usable() {
+// ready says whether the request may be given to net/http, which waits for the
+// slot in the Write. A connection that came too late for its slot is noticed
+// here, where it can still be kept.
+func ready(c *conn, g *pass) error {
+	switch {
+	case g.at.IsZero():
+		return nil
+	case !c.usable():
 		return errStale
-	}
-	if time.Now().After(g.at) {
+	case time.Now().After(g.at):
 		return ask(g.gate)
 	}
 	return nil

@@ -138,8 +138,8 @@ func TestNothingIsWrittenBeforeTheSlot(t *testing.T) {
 
 func TestCancelDuringWaitWritesNothing(t *testing.T) {
 	t.Parallel()
-	// Before the request is handed over, and inside the write.
-	for _, ahead := range []time.Duration{time.Hour, handOver - time.Millisecond/2} {
+	// Before a connection is taken, and inside the write.
+	for _, ahead := range []time.Duration{time.Hour, aheadMin / 2} {
 		for tries := 0; ; tries++ {
 			// A server for each try: what the one before wrote may arrive late.
 			srv, s := serveRaw(t, answering(okAnswer)), newSender(t)
