@@ -167,10 +167,10 @@ func (p *peer) processed(n int) float64 {
 // BenchmarkMemory measures what Redis keeps for each queued job.
 func BenchmarkMemory(b *testing.B) {
 	s := &section{file: "40-memory", title: "Memory for a queued job",
-		about: fmt.Sprintf("`used_memory` of Redis before and after %s jobs with bodies of %d bytes, divided. asynq takes the same body.", count(either(2000, 20_000)), smallBody),
+		about: fmt.Sprintf("`used_memory` of Redis before and after %s jobs with bodies of %d bytes, divided. asynq takes the same body.", count(either(10_000, 20_000)), smallBody),
 		head:  []string{"what", "bytes/job", "asynq", "ratio", "bar"}}
 	l := openLanes(b, newRig(b, true).redis)
-	n := either(2000, 20_000)
+	n := either(10_000, 20_000)
 	body := bodyOf(smallBody)
 	grown := func(prepare, fill func()) float64 {
 		l.empty()
