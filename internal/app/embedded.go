@@ -160,7 +160,7 @@ func RunDev(ctx context.Context, o DevOptions, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer e.stop()
-	fmt.Fprintf(stdout, "API        http://%s   (description: /openapi.json)\n", e.enqueuer.Addr())
+	fmt.Fprintf(stdout, "API        http://%s   (description: /docs)\n", e.enqueuer.Addr())
 	fmt.Fprintf(stdout, "bank       http://%s   (50 per second; report: /_bank/report)\n", e.bankAddr)
 	fmt.Fprintf(stdout, "Redis      embedded: for trying and developing; jobs end with this process\n\n")
 	fmt.Fprintf(stdout, "  curl -d '{\"body\":{\"amount\":\"12.30\"}}' -H 'Content-Type: application/json' http://%s/v1/destinations/bank/jobs\n", e.enqueuer.Addr())

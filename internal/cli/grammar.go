@@ -24,7 +24,7 @@ type grammar struct {
 	Validate validateCmd `cmd:"" help:"Check a destinations file; talks to nobody."`
 	Apply    applyCmd    `cmd:"" help:"Make the destinations as the file says."`
 	Get      getCmd      `cmd:"" help:"Show destinations, or one of them."`
-	Delete   deleteCmd   `cmd:"" help:"Delete a destination."`
+	Delete   deleteCmd   `cmd:"" help:"Delete a destination, with what is kept of its jobs."`
 	Push     pushCmd     `cmd:"" help:"Push one job or a file of them; waits as told while the queue is full."`
 	Job      jobCmd      `cmd:"" help:"Show a job."`
 	Pause    pauseCmd    `cmd:"" help:"Stop sending to a destination."`
