@@ -20,8 +20,9 @@ var argvNames = map[string][]string{
 	"pause":  {"lane", "wake", "reason"},
 	"delete": {"lane", "ifversion", "cancel", "keep"},
 	"read":   {"lane", "id"},
-	"survey": {"lanes"},
+	"survey": {"lanes", "known"},
 	"mend":   {"lane", "wake"},
+	"glance": {"lanes"},
 	"start":  {"jobs"},
 	"claim":  {"limit", "first", "views"},
 }

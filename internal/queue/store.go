@@ -25,6 +25,7 @@ const retryAfterFault = 2 * time.Second
 type Store struct {
 	db     *redisdb.DB
 	counts func(name string, n int64) // may be nil
+	seen   seen
 }
 
 // New makes a Store over a connected database.

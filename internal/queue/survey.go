@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tundish/internal/redisdb"
@@ -15,7 +16,25 @@ const (
 	// scripts go in one pipeline: they must not hold up the turns of others.
 	surveyLanes = 16
 	surveyCalls = 4
+	// surveyWhole is how often a lane without jobs is looked at whole: its data may
+	// have been damaged, and what its workers need changes slowly.
+	surveyWhole = 16
 )
+
+// seen is what the last survey saw.
+type seen struct {
+	mu    sync.Mutex
+	lanes map[string]Lane
+	turn  int
+}
+
+// known is what a call says of a lane: the version that was seen whole.
+func (s *seen) known(name string) string {
+	if (redisdb.ShardOf(name)+s.turn)%surveyWhole == 0 {
+		return ""
+	}
+	return s.lanes[name].version
+}
 
 // surveyKeys are the keys of a lane that the script looks at; survey_args.lua
 // holds the same list.
@@ -36,6 +55,9 @@ type Lane struct {
 	// Occupied is for how long a job holds a sender, from its slot to its result; 0: none has.
 	Occupied time.Duration
 	Limits   []LaneLimit // none where the contract cannot be read
+
+	version string // and generation, seen whole; empty: it must be again
+	stopped bool   // by its contract
 }
 
 // LaneLimit is a limit, in requests per second.
@@ -46,7 +68,9 @@ type LaneLimit struct {
 }
 
 // LaneStates lists the states a lane is in, one at a time.
-func LaneStates() []string { return []string{"running", "paused", "faulty"} }
+func LaneStates() []string { return []string{"running", "paused", faultyState} }
+
+const faultyState = "faulty"
 
 // Rate is what all limits together let through, per second; 0 when there are none.
 func (l *Lane) Rate() float64 {
@@ -71,6 +95,8 @@ func (l *Lane) Drain() time.Duration {
 // Survey looks at all lanes, sorted by name, some at a time. It reads no
 // contract and no job, so that it stays cheap with many.
 func (s *Store) Survey(ctx context.Context) ([]Lane, error) {
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
 	names, err := s.Names(ctx)
 	if err != nil {
 		return nil, err
@@ -88,9 +114,12 @@ func (s *Store) Survey(ctx context.Context) ([]Lane, error) {
 		}
 		chunks = chunks[n:]
 	}
+	s.seen.turn++
+	s.seen.lanes = make(map[string]Lane, len(lanes))
 	kept := lanes[:0]
 	for i := range lanes {
 		if lanes[i].State != "" {
+			s.seen.lanes[lanes[i].Name] = lanes[i]
 			kept = append(kept, lanes[i])
 		}
 	}
@@ -117,7 +146,11 @@ func surveyChunks(names []string) [][]int {
 func (s *Store) survey(ctx context.Context, names []string, chunks [][]int, lanes []Lane) error {
 	calls := make([]redisdb.Call, len(chunks))
 	for i, chunk := range chunks {
-		calls[i] = redisdb.Call{Script: surveyScript, Keys: s.surveyed(names, chunk), Args: []any{len(chunk)}}
+		args := []any{len(chunk)}
+		for _, at := range chunk {
+			args = append(args, s.seen.known(names[at]))
+		}
+		calls[i] = redisdb.Call{Script: surveyScript, Keys: s.surveyed(names, chunk), Args: args}
 	}
 	for i, r := range s.db.Pipeline(ctx, calls) {
 		if r.Err != nil {
@@ -126,7 +159,7 @@ func (s *Store) survey(ctx context.Context, names []string, chunks [][]int, lane
 		p := parser{}
 		list := p.list(r.Value)
 		for k, at := range chunks[i] {
-			lanes[at] = p.laneOf(names[at], p.list(p.at(list, k)))
+			lanes[at] = p.laneOf(names[at], p.list(p.at(list, k)), s.seen.lanes[names[at]])
 		}
 		if p.err != nil {
 			return p.err
@@ -168,37 +201,52 @@ func places(names []string) []int {
 }
 
 // laneOf reads what the script says of one lane; one that is no more has no state.
-func (p *parser) laneOf(name string, l []any) Lane {
+func (p *parser) laneOf(name string, l []any, before Lane) Lane {
 	lane := Lane{Name: name}
-	switch p.text(l, 0) {
+	switch status := p.text(l, 0); status {
 	case "no_lane":
-		return lane
-	case "ok":
-		lane.State = "running"
+	case "idle":
+		lane = before.idle(p.number(l, 1) == 1, p.number(l, 2))
+	case "damaged":
+		lane.State = faultyState
 	default:
-		lane.State = "faulty"
+		p.whole(&lane, status, l)
 	}
-	if len(l) == 1 {
-		return lane
+	return lane
+}
+
+// idle is a lane that was seen before, now without jobs.
+func (l Lane) idle(paused bool, dead int64) Lane {
+	l.Depth, l.Ready, l.Waiting, l.Leased, l.SizeBytes, l.OldestAge = 0, 0, 0, 0, 0, 0
+	l.Dead, l.State = dead, "running"
+	if paused || l.stopped {
+		l.State = "paused"
 	}
-	if lane.State == "running" && p.number(l, 2) == 1 {
+	return l
+}
+
+func (p *parser) whole(lane *Lane, status string, l []any) {
+	paused := p.number(l, 2)
+	lane.stopped, lane.State = paused == 2, "running"
+	switch {
+	case status == faultyState:
+		lane.State = faultyState
+	case paused > 0:
 		lane.State = "paused"
 	}
 	lane.Class, lane.Depth, lane.Ready, lane.Waiting, lane.Leased = p.text(l, 1), p.number(l, 3), p.number(l, 4), p.number(l, 5), p.number(l, 6)
 	lane.Dead, lane.SizeBytes = p.number(l, 7), p.number(l, 8)
-	if len(l) <= 9 {
-		return lane
+	if status == faultyState {
+		return
 	}
 	if p.text(l, 9) != "" {
 		lane.OldestAge = p.micros(l, 9)
 	}
-	lane.Capacity, lane.MaxBytes, lane.Occupied = p.number(l, 10), p.number(l, 11), p.micros(l, 12)
-	for i := 13; i < len(l); i += 4 {
+	lane.Capacity, lane.MaxBytes, lane.Occupied, lane.version = p.number(l, 10), p.number(l, 11), p.micros(l, 12), p.text(l, 13)
+	for i := 14; i < len(l); i += 4 {
 		rate := float64(p.number(l, i+1))
-		lane.Limits = append(lane.Limits, LaneLimit{Name: p.text(l, i),
-			Rate: rate / p.micros(l, i+2).Seconds(), Granted: rate / p.micros(l, i+3).Seconds()})
+		lane.Limits = append(lane.Limits, LaneLimit{Name: p.text(l, i), Rate: rate / p.micros(l, i+2).Seconds(), Granted: rate / p.micros(l, i+3).Seconds()})
 	}
-	return lane
 }
 
 // keySenders is the field of the installation that says how many senders a worker has.

@@ -7,17 +7,31 @@ local function survey_counts()
   return out
 end
 
-local function survey_lane(now)
+-- brief is all that can differ in a lane without jobs whose contract the caller
+-- knows; nil when there may be more.
+local function brief(known)
+  if known == '' or call('HLEN', K.jobs) > 0 then return nil end
+  fields(K.conf, {'version', 'gen'}, C)
+  if (C.version or '') .. '.' .. (C.gen or '') ~= known then return nil end
+  fields(K.state, {'opaused', 'faulty'}, S)
+  if S.faulty and S.faulty ~= '' then return nil end
+  return {'idle', S.opaused and S.opaused ~= '' and 1 or 0, call('ZCARD', K.dead)}
+end
+
+local function survey_lane(now, known)
+  local idle = brief(known)
+  if idle then return idle end
   local status = load_contract()
   if status == 'no_lane' or C.deleting == '1' then return {'no_lane'} end
   load_state()
   if is_marked() then status = 'faulty' end
   local class, c = call('HGET', K.conf, 'class') or '', survey_counts()
-  local out = {status, class, is_paused() and 1 or 0, c[1], c[2], c[3], c[4], c[5], c[6]}
+  local paused = C.paused == '1' and 2 or is_paused() and 1 or 0
+  local out = {status, class, paused, c[1], c[2], c[3], c[4], c[5], c[6]}
   if status == 'faulty' then return out end
   local pushed = c[1] > 0 and pushed_at()
   out[10], out[11], out[12] = pushed and int(math.max(0, now - pushed)) or '', int(C.capacity), int(C.max_bytes)
-  out[13] = int(finite(call('HGET', K.state, 'occupied')) or 0)
+  out[13], out[14] = int(finite(call('HGET', K.state, 'occupied')) or 0), int(C.version) .. '.' .. int(C.gen)
   open_limits(C.list, now)
   for _, l in ipairs(C.list) do
     for _, v in ipairs({l.name, int(l.rate), int(l.window), int(l.n)}) do out[#out + 1] = v end
@@ -31,7 +45,7 @@ local function survey()
   for i = 1, A.lanes do
     for n, name in ipairs(LANE) do K[name] = KEYS[1 + (i - 1) * #LANE + n] end
     C, S, W = {}, {}, {}
-    local ok, lane = pcall(survey_lane, now)
+    local ok, lane = pcall(survey_lane, now, ARGV[1 + i])
     out[i] = ok and lane or {'damaged'}
   end
   return out

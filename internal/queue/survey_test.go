@@ -74,6 +74,7 @@ func TestSurveyTellsTheState(t *testing.T) {
 		if err := client.HSet(ctx, b.keys.Conf(), field, text).Err(); err != nil {
 			t.Fatal(err)
 		}
+		b.s.seen.lanes = nil
 		if l := b.survey(); l.State != "faulty" || len(l.Limits) != 0 {
 			t.Errorf("damaged %s: %+v", field, l)
 		}
@@ -157,6 +158,7 @@ func TestSurveyTellsTheRateAsGranted(t *testing.T) {
 	if l := b.survey(); math.Abs(l.Rate()-10/1.005) > 1e-9 {
 		t.Errorf("rate %v by the guard alone", l.Rate())
 	}
+	b.accept(newJobs(2, "")...)
 	turn := Turn{Lane: b.lane, Call: 1, Want: 1, Lead: time.Millisecond, Ahead: 100 * time.Millisecond, Clock: ClockView{Expect: 1_800_000_000_000_000, Width: 98_000}}
 	if r := b.s.Turns(context.Background(), "w", []Turn{turn})[0]; r.Err != nil || r.Tolerance != 100*time.Millisecond {
 		t.Fatalf("turn: %+v", r)
@@ -191,6 +193,82 @@ func TestSurveyTellsHowLongSendersAreHeld(t *testing.T) {
 	if got := b.survey().Occupied; got <= before || got > before+time.Second {
 		t.Errorf("one slow answer moves the mean from %v to %v", before, got)
 	}
+}
+
+// A lane without jobs that was seen before is not read whole again, and still
+// nothing that changes is missed.
+func TestSurveySeesWhatChangesInAnIdleLane(t *testing.T) {
+	t.Parallel()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			ctx, b := context.Background(), openBench(t, backend)
+			b.apply(perSecond(10), "")
+			whole := b.survey()
+			if again := b.survey(); again.State != "running" || again.Capacity != whole.Capacity || again.Rate() != whole.Rate() || again.Rate() == 0 {
+				t.Errorf("seen again: %+v, was %+v", again, whole)
+			}
+			b.apply(perSecond(20), `"queue":{"capacity":3}`)
+			if l := b.survey(); l.Limits[0].Rate != 20 || l.Capacity != 3 {
+				t.Errorf("after a change: %+v", l)
+			}
+			if _, err := b.s.Pause(ctx, b.lane, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if l := b.survey(); l.State != "paused" {
+				t.Errorf("paused: %+v", l)
+			}
+			if _, err := b.s.Resume(ctx, b.lane); err != nil {
+				t.Fatal(err)
+			}
+			b.accept(newJobs(2, "")...)
+			if l := b.survey(); l.State != "running" || l.Ready != 2 || l.SizeBytes == 0 {
+				t.Errorf("with jobs: %+v", l)
+			}
+			b.turn(0, settleAll(b.turn(2).Leases, KindDead)...)
+			if l := b.survey(); l.Depth != 0 || l.Ready != 0 || l.Dead != 2 || l.SizeBytes != 0 {
+				t.Errorf("all dead: %+v", l)
+			}
+			b.apply(perSecond(20), `"paused":true`)
+			for range 2 {
+				if l := b.survey(); l.State != "paused" {
+					t.Errorf("paused by the contract: %+v", l)
+				}
+			}
+			if _, err := b.s.Delete(ctx, b.lane, 0, true); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 { // as many versions as before
+				b.apply(perSecond(7), "")
+			}
+			if l := b.survey(); l.State != "running" || l.Limits[0].Rate != 7 {
+				t.Errorf("made again: %+v", l)
+			}
+			if err := b.s.MarkFaulty(ctx, b.lane, 1); err != nil {
+				t.Fatal(err)
+			}
+			if l := b.survey(); l.State != "faulty" {
+				t.Errorf("marked: %+v", l)
+			}
+		})
+	}
+}
+
+// Damage to an idle lane is seen after some looks.
+func TestSurveySeesDamageInAnIdleLane(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(10), "")
+	b.survey()
+	if err := b.db.Client().HSet(context.Background(), b.keys.Conf(), "limits", "nonsense").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range surveyWhole {
+		if b.survey().State == "faulty" {
+			return
+		}
+	}
+	t.Errorf("not seen in %d looks", surveyWhole)
 }
 
 func TestSendersOfAWorker(t *testing.T) {
