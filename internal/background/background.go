@@ -21,8 +21,8 @@ const (
 	taskSweep = "sweep"
 	// sweepEvery is how often the fleet compares lanes with their due entries.
 	sweepEvery = time.Minute
-	// sweepPause between two lanes spreads a sweep and keeps it below its share of Redis.
-	sweepPause = 500 * time.Microsecond
+	// sweepShare: a sweep spreads over half of its period.
+	sweepShare = 2
 	// look is how often an idle server looks for tasks; nothing here is urgent.
 	// asynq cannot be woken from this pause, so a stop may take as long.
 	look = time.Second
@@ -30,7 +30,7 @@ const (
 
 // Sweeper mends lanes; see queue.Store.
 type Sweeper interface {
-	Sweep(ctx context.Context, pause func(ctx context.Context) error) (queue.Repairs, error)
+	Sweep(ctx context.Context, within time.Duration) (queue.Repairs, error)
 }
 
 // Config says how background work runs.
@@ -142,7 +142,7 @@ func (b *Background) plan(ctx context.Context, at time.Time) error {
 
 func (b *Background) sweep(ctx context.Context, _ *asynq.Task) error {
 	begin := time.Now()
-	repairs, err := b.cfg.Sweeper.Sweep(ctx, pause)
+	repairs, err := b.cfg.Sweeper.Sweep(ctx, b.cfg.Every/sweepShare)
 	b.repairs.WithLabelValues("due_entry").Add(float64(repairs.Entries))
 	b.repairs.WithLabelValues("lease").Add(float64(repairs.Leases))
 	if repairs.Entries+repairs.Leases > 0 {
@@ -150,15 +150,6 @@ func (b *Background) sweep(ctx context.Context, _ *asynq.Task) error {
 	}
 	b.log.Debug("swept", "took", time.Since(begin), "error", err)
 	return err
-}
-
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(sweepPause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // logger lets asynq log through slog.

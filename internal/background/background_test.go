@@ -22,7 +22,7 @@ type counter struct {
 	swept  chan struct{}
 }
 
-func (c *counter) Sweep(context.Context, func(context.Context) error) (queue.Repairs, error) {
+func (c *counter) Sweep(context.Context, time.Duration) (queue.Repairs, error) {
 	c.sweeps.Add(1)
 	c.swept <- struct{}{}
 	return queue.Repairs{Entries: 1}, nil

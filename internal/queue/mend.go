@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"tundish/internal/redisdb"
 )
@@ -14,39 +16,37 @@ type Repairs struct {
 	Tombstones int64 // deleted lanes whose time was over; this is no fault
 }
 
-// EachLane calls fn with every lane of a shard, deleted ones included, a few
-// hundred at a time.
-func (s *Store) EachLane(ctx context.Context, shard int, fn func(lane string) error) error {
-	_, _, key := s.db.Keys().Shard(shard)
-	for cursor := uint64(0); ; {
-		page, next, err := s.db.Client().HScan(ctx, key, cursor, "", 500).Result()
-		if err != nil {
-			return callerError(err)
-		}
-		for i := 0; i < len(page); i += 2 {
-			if err := fn(page[i]); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
+const (
+	// glanceLanes is how many lanes one script glances at: it takes about half a
+	// millisecond, and turns of others wait no longer.
+	glanceLanes = 50
+	namesPage   = 500
+)
 
-// Sweep compares every lane with its due entry, mends, trims, and waits
-// between lanes as pause says, so that its cost spreads over its minute.
-func (s *Store) Sweep(ctx context.Context, pause func(ctx context.Context) error) (Repairs, error) {
+// Sweep compares every lane with its due entry, mends, trims, and spreads that
+// over a time, so that it is a small part of what Redis does at any moment.
+func (s *Store) Sweep(ctx context.Context, within time.Duration) (Repairs, error) {
 	var all Repairs
 	var failed []error
+	total, err := s.lanes(ctx)
+	if err != nil {
+		return all, err
+	}
+	share := func(lanes int) time.Duration {
+		return time.Duration(float64(within) * float64(lanes) / float64(max(total, 1)))
+	}
 	for shard := range redisdb.Shards {
-		err := s.EachLane(ctx, shard, func(lane string) error {
-			r, err := s.mend(ctx, lane)
-			if err != nil {
+		err := s.eachLanes(ctx, shard, func(names []string) error {
+			end := time.After(share(len(names)))
+			if err := s.sweep(ctx, names, &all); err != nil {
 				failed = append(failed, err)
 			}
-			all.Entries, all.Leases, all.Tombstones = all.Entries+r.Entries, all.Leases+r.Leases, all.Tombstones+r.Tombstones
-			return pause(ctx)
+			select {
+			case <-end:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		})
 		if err != nil {
 			failed = append(failed, err)
@@ -56,6 +56,81 @@ func (s *Store) Sweep(ctx context.Context, pause func(ctx context.Context) error
 		}
 	}
 	return all, errors.Join(failed...)
+}
+
+// lanes counts the lanes of all shards, deleted ones included.
+func (s *Store) lanes(ctx context.Context) (total int64, err error) {
+	for shard := range redisdb.Shards {
+		_, _, key := s.db.Keys().Shard(shard)
+		n, err := s.db.Client().HLen(ctx, key).Result()
+		if err != nil {
+			return 0, callerError(err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// eachLanes calls fn with the lanes of a shard, deleted ones included, some at a time.
+func (s *Store) eachLanes(ctx context.Context, shard int, fn func(names []string) error) error {
+	_, _, key := s.db.Keys().Shard(shard)
+	for cursor := uint64(0); ; {
+		page, next, err := s.db.Client().HScan(ctx, key, cursor, "", namesPage).Result()
+		if err != nil {
+			return callerError(err)
+		}
+		names := make([]string, 0, len(page)/2)
+		for i := 0; i < len(page); i += 2 {
+			names = append(names, page[i])
+		}
+		for some := range slices.Chunk(names, glanceLanes) {
+			if err := fn(some); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// glancePlaces are the keys of a lane that the script looks at, in its order.
+var glancePlaces = places([]string{"conf", "state", "jobs", "tenantjobs", "dead", "doneends", "idemends"})
+
+// sweep mends those of some lanes of a shard that need it.
+func (s *Store) sweep(ctx context.Context, names []string, all *Repairs) error {
+	var keys, known []string
+	for _, name := range names {
+		lane, err := s.db.Keys().Lane(name)
+		if err != nil {
+			continue // no script makes such a lane
+		}
+		known = append(known, name)
+		for _, place := range glancePlaces {
+			keys = append(keys, lane[place])
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	reply, err := s.db.Run(ctx, glanceScript, keys, len(known))
+	if err != nil {
+		return callerError(err)
+	}
+	p := parser{}
+	var failed []error
+	for i, list := 0, p.list(reply); i < len(list); i++ {
+		at := p.number(list, i)
+		if p.err != nil || at < 1 || int(at) > len(known) {
+			return errors.Join(append(failed, p.err)...)
+		}
+		r, err := s.mend(ctx, known[at-1])
+		if err != nil {
+			failed = append(failed, err)
+		}
+		all.Entries, all.Leases, all.Tombstones = all.Entries+r.Entries, all.Leases+r.Leases, all.Tombstones+r.Tombstones
+	}
+	return errors.Join(failed...)
 }
 
 func (s *Store) mend(ctx context.Context, lane string) (Repairs, error) {

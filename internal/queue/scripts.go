@@ -44,11 +44,12 @@ var (
 	readScript   = script("read", "oldest", "read")
 	surveyScript = script("survey", "oldest", "survey")
 	mendScript   = script("mend", "mend")
+	glanceScript = redisdb.NewScript("glance", lua("glance"))
 	startScript  = redisdb.NewScript("start", redisdb.Prelude(), sharedbucket.EnvLua(), lua("envelope"), lua("start"))
 	claimScript  = redisdb.NewScript("claim", lua("claim_args"), sharedbucket.EnvLua(), sharedbucket.ClockLua(), lua("claim"))
 )
 
 // Scripts lists every script, for loading ahead and for tests of their headers.
 func Scripts() []*redisdb.Script {
-	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, startScript, claimScript}
+	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, glanceScript, startScript, claimScript}
 }
