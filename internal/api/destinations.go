@@ -25,6 +25,8 @@ type destinationView struct {
 	Overrides []any               `json:"overrides"`
 	Faulty    string              `json:"faulty,omitempty" doc:"Why the stored contract cannot be used"`
 	Live      liveView            `json:"live"`
+	// EffectiveInMS stands in the answer to a change alone.
+	EffectiveInMS *int64 `json:"effective_in_ms,omitempty" doc:"After a change: by then the slots granted before have ended"`
 }
 
 // kindOrphaned is the source of a destination that its file no longer names.
@@ -180,6 +182,10 @@ func (a *API) putDestination(ctx context.Context, in *putInput) (*destinationOut
 		return nil, a.problem(ctx, err)
 	}
 	out := &destinationOutput{Status: http.StatusOK, ETag: etag(d.Version), Body: viewDestination(d)}
+	if !in.DryRun {
+		ms := effectiveMS(d.EffectiveIn)
+		out.Body.EffectiveInMS = &ms
+	}
 	if created && !in.DryRun {
 		out.Status = http.StatusCreated
 		out.Location = "/v1/destinations/" + in.Destination
@@ -236,9 +242,12 @@ type changeOutput struct {
 func changed(name string, effective time.Duration) *changeOutput {
 	out := &changeOutput{}
 	out.Body.Destination = name
-	out.Body.EffectiveInMS = (effective + time.Millisecond - 1).Milliseconds()
+	out.Body.EffectiveInMS = effectiveMS(effective)
 	return out
 }
+
+// effectiveMS rounds up: what is told must not be too early.
+func effectiveMS(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
 
 func (a *API) deleteDestination(ctx context.Context, in *deleteInput) (*changeOutput, error) {
 	if destination.ValidName(in.Destination) != nil {

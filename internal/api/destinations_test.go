@@ -126,6 +126,10 @@ func TestPutConditions(t *testing.T) {
 			if got.IfVersion != tc.want.IfVersion || got.IfNone != tc.want.IfNone || got.DryRun != tc.want.DryRun {
 				t.Errorf("%+v", got)
 			}
+			told := strings.Contains(string(r.body), `"effective_in_ms":121`)
+			if any := strings.Contains(string(r.body), "effective_in_ms"); told == tc.want.DryRun || any != told {
+				t.Errorf("effective_in_ms in %s", r.body)
+			}
 			if want := map[bool]int{false: 200, true: 201}[tc.want.IfNone]; r.status != want || r.header.Get("ETag") != `"7"` {
 				t.Errorf("%d %v", r.status, r.header)
 			}

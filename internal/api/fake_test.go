@@ -177,7 +177,9 @@ func (s *fakeStore) Apply(_ context.Context, req queue.ApplyRequest) (*queue.Des
 	if s.err != nil {
 		return nil, false, s.err
 	}
-	return s.bank(), req.IfNone, nil
+	d := s.bank()
+	d.EffectiveIn = 120*time.Millisecond + 1
+	return d, req.IfNone, nil
 }
 
 func (s *fakeStore) Delete(_ context.Context, name string, ifVersion int64, cancelJobs bool) (time.Duration, error) {

@@ -68,7 +68,7 @@ func compileLimits(limits []destination.Limit) string {
 
 // Apply stores a contract. It answers the destination as it stands afterwards.
 func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, error) {
-	verdict, err := s.apply(ctx, r)
+	verdict, effective, err := s.apply(ctx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -89,13 +89,17 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 		return &Destination{Name: r.Name, Source: r.Source, Written: r.Written, Contract: r.Contract}, verdict == "created", nil
 	}
 	d, err := s.Destination(ctx, r.Name)
-	return d, verdict == "created", err
+	if err != nil {
+		return nil, false, err
+	}
+	d.EffectiveIn = effective
+	return d, verdict == "created", nil
 }
 
-func (s *Store) apply(ctx context.Context, r ApplyRequest) (string, error) {
+func (s *Store) apply(ctx context.Context, r ApplyRequest) (verdict string, effective time.Duration, err error) {
 	fields, err := compile(r.Contract, r.Written)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	kind := r.Source.Kind
 	if kind == "" {
@@ -105,10 +109,11 @@ func (s *Store) apply(ctx context.Context, r ApplyRequest) (string, error) {
 		flag(r.MemoryLost)}, fields...)
 	reply, err := s.run(ctx, applyScript, r.Name, args)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	p := parser{}
-	return p.text(p.list(reply), 0), p.err
+	list := p.list(reply)
+	return p.text(list, 0), p.micros(list, 3), p.err
 }
 
 func tombstone(c *destination.Contract) time.Duration { return max(minTombstone, c.LongestWindow()) }

@@ -102,6 +102,12 @@ func TestPauseRaisesTheEpoch(t *testing.T) {
 	if after := b.turn(0); after.Epoch != r.Epoch+1 {
 		t.Errorf("epoch %d after %d", after.Epoch, r.Epoch)
 	}
+	if d := b.apply(perSecond(5), ""); d.EffectiveIn <= 200*time.Millisecond || d.EffectiveIn > effective+time.Second {
+		t.Errorf("a changed contract is effective in %v", d.EffectiveIn)
+	}
+	if d := b.apply(perSecond(5), ""); d.EffectiveIn != 0 {
+		t.Errorf("the same contract again is effective in %v", d.EffectiveIn)
+	}
 }
 
 // TestPauseOfALongQueueIsCheap and loses nothing, also when flipped while workers turn.

@@ -320,7 +320,7 @@ func BenchmarkSurvey(b *testing.B) {
 	const lanes = 2000
 	for i := range lanes {
 		c, written := contractOf(b, fmt.Sprintf("d-%d", i), perSecond(10), "")
-		if _, err := s.apply(ctx, ApplyRequest{Name: c.Name, Contract: c, Written: written}); err != nil {
+		if _, _, err := s.apply(ctx, ApplyRequest{Name: c.Name, Contract: c, Written: written}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -94,4 +94,6 @@ type Destination struct {
 	Contract   *destination.Contract // nil when Faulty
 	Faulty     string                // why the stored contract cannot be used
 	Live       Live
+	// EffectiveIn is set by Apply: until the slots granted under the contract before have ended.
+	EffectiveIn time.Duration
 }
