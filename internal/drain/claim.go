@@ -82,9 +82,10 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, began, req, rep time
 // keeps what the next claim has to say for that. It is mended on a shard without
 // turns too: what is pushed there counts on the time as it is.
 func (lp *loop) believe(shard int, adj string, req, rep time.Duration, logical int64) bool {
+	lp.heard(shard, req, rep, logical, adj)
 	said := &lp.forward[shard]
 	if said.adj != "" && micros(adj) == micros(said.adj)+said.move {
-		lp.mended[shard] = mending{from: micros(said.adj), at: rep}
+		lp.mended[shard] = mended(micros(said.adj), req, rep, logical-micros(adj))
 		lp.stepped(shard, said.move)
 	}
 	*said = forward{}

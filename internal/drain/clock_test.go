@@ -130,3 +130,30 @@ func TestForwardStepOfAnIdleShardIsMended(t *testing.T) {
 		w.want(l, "delivered", 10)
 	})
 }
+
+// TestClockStepsForthAndBack sets the clock to and fro: a step to where it was
+// set before is a step like any other, and nobody's move was undone.
+func TestClockStepsForthAndBack(t *testing.T) {
+	t.Parallel()
+	for name, jobs := range map[string]int{"under load": 500, "idle": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				l := w.lane("bank", jobs)
+				w.start()
+				w.run(time.Second)
+				shard := redisdb.ShardOf("bank")
+				for i, step := range []int64{30, -30, 30, -30, 30} {
+					w.change(func() { w.store.offset += step * 1_000_000 })
+					w.run(2 * lookEvery)
+					if off := w.store.offset + w.store.adj[shard]; off < -2000 || off > 2000 {
+						t.Errorf("logical time is off by %dµs after step %d", off, i+1)
+					}
+				}
+				w.run(8 * time.Second)
+				w.want(l, "delivered", jobs)
+				spaced(t, w, 51)
+			})
+		})
+	}
+}

@@ -3,24 +3,36 @@ package drain
 import (
 	"strconv"
 	"time"
-
-	"tundish/internal/queue"
 )
 
 // fightFor is for how long a worker remembers that it moved a shard's clock.
 const fightFor = 10 * time.Minute
 
-// mending is the last move of a shard's clock that this worker asked for.
+// mending is the last move of a shard's clock that this worker asked for, and
+// between which bounds the time of Redis, without adj, was then behind ours.
 type mending struct {
-	from int64 // adj before it, µs
-	at   time.Duration
+	from         int64 // adj before it, µs
+	at           time.Duration
+	lower, upper int64 // monotonic − TIME, µs
 }
 
-func mended(v queue.ClockView, at time.Duration) mending {
-	if v.Confirmed == "" || v.Move == 0 {
-		return mending{} // the script mended a step backward by itself
+// mended is a move of which the reply tells that came at rep.
+func mended(from int64, req, rep time.Duration, raw int64) mending {
+	return mending{from: from, at: rep, lower: req.Microseconds() - raw, upper: rep.Microseconds() - raw}
+}
+
+// outdated says that the clock of Redis was set again since the move: whoever
+// then finds adj back where it was meets another step, and nobody undid anything.
+func (m mending) outdated(req, rep time.Duration, raw int64) bool {
+	lower, upper := req.Microseconds()-raw, rep.Microseconds()-raw
+	return max(lower-m.upper, m.lower-upper) > stepSize.Microseconds()
+}
+
+// heard looks at each reply of a shard before anything is concluded from it.
+func (lp *loop) heard(shard int, req, rep time.Duration, logical int64, adj string) {
+	if lp.mended[shard].outdated(req, rep, logical-micros(adj)) {
+		lp.mended[shard] = mending{}
 	}
-	return mending{micros(v.Confirmed), at}
 }
 
 // micros reads adj as a script wrote it.

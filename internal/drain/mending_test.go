@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
 
@@ -13,7 +12,8 @@ import (
 // one that sees the next real step must.
 func TestMovesThatWereUndone(t *testing.T) {
 	t.Parallel()
-	moved := mended(queue.ClockView{Confirmed: "5000", Move: -1_000_000}, time.Minute)
+	const raw = 7_000_000_000 // TIME, when the monotonic clock was at a minute
+	moved := mended(5000, time.Minute, time.Minute+time.Millisecond, raw)
 	for _, c := range []struct {
 		adj  string
 		now  time.Duration
@@ -32,8 +32,21 @@ func TestMovesThatWereUndone(t *testing.T) {
 	if (mending{}).undone("0", time.Minute) {
 		t.Error("a clock that was never moved was undone")
 	}
-	if mended(queue.ClockView{Confirmed: "5", Move: 0}, time.Minute).at != 0 {
-		t.Error("a call that was merely late counts as a move")
+	later := 2 * time.Minute
+	for name, c := range map[string]struct {
+		rep  time.Duration
+		time int64
+		want bool
+	}{
+		"nothing happened":  {later + time.Millisecond, raw + 60_000_000, false},
+		"a slow reply":      {later + 10*time.Second, raw + 65_000_000, false},
+		"the clock slipped": {later + time.Millisecond, raw + 60_040_000, false},
+		"set back":          {later + time.Millisecond, raw + 59_000_000, true},
+		"set forward":       {later + time.Millisecond, raw + 61_000_000, true},
+	} {
+		if got := moved.outdated(later, c.rep, c.time); got != c.want {
+			t.Errorf("%s: outdated %v, want %v", name, got, c.want)
+		}
 	}
 }
 

@@ -156,6 +156,7 @@ func (lp *loop) lostCall(l *lane, t *queue.Turn, req, rep time.Duration) queue.L
 func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
 	l.results = append(t.Result, l.results...)
 	l.confirmed, l.move = "", 0
+	lp.heard(l.shard, req, rep, r.Logical, r.Adj)
 	step, known := lp.clocks[l.shard].Step(req, rep, r.Logical)
 	switch {
 	case !known:
@@ -173,8 +174,12 @@ func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep t
 }
 
 func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep time.Duration) {
+	lp.heard(l.shard, req, rep, r.Logical, r.Adj)
 	if r.Stepped {
-		lp.mended[l.shard] = mended(t.Clock, rep)
+		lp.mended[l.shard] = mending{}
+		if t.Clock.Confirmed != "" && t.Clock.Move != 0 { // otherwise the script mended a step backward by itself
+			lp.mended[l.shard] = mended(micros(t.Clock.Confirmed), req, rep, r.Logical-micros(r.Adj))
+		}
 		lp.stepped(l.shard, t.Clock.Move)
 	}
 	if r.LostMemory {
