@@ -27,12 +27,17 @@ test-redis: ## tests on a real redis-server, one server for each package
 .PHONY: test-process
 test-process: ## tests that start and kill the real programs
 	@.ci/need redis-server redis-server
-	@.ci/need faketime faketime
+	@.ci/need faketime faketime || echo 'tests that set the clock of Redis will be skipped' >&2
 	@.ci/gotest processes
 
 .PHONY: lint
 lint: ## gofmt, tidy go.mod, go vet, golangci-lint (built into .tools/), shell syntax
 	@.ci/lint
+
+.PHONY: bench
+bench: ## measure everything and write docs/benchmarks.md anew (some 15 minutes alone; BRIEF=1 is quick)
+	@.ci/need redis-server redis-server
+	@.ci/bench $(if $(BRIEF),brief)
 
 .PHONY: bench-rate
 bench-rate: ## measure the promised rates (BenchmarkRate…)

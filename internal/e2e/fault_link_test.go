@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tundish/internal/bank"
+	"tundish/internal/redistest"
+)
+
+// linked starts n workers that reach Redis through a link each.
+func (r *rig) linked(n int, flags ...string) []*redistest.Link {
+	r.Helper()
+	links := make([]*redistest.Link, n)
+	started := make([]*server, n)
+	for i := range links {
+		links[i] = r.redis.NewLink(r)
+		started[i] = r.spawnWorker(append([]string{"--redis-url", links[i].URL()}, flags...)...)
+	}
+	for _, s := range started {
+		s.awaitWorker(r)
+	}
+	return links
+}
+
+// A slow link costs some of the rate and never breaks it.
+func TestFaultLinkIsSlow(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		roundTrip, jitter time.Duration
+		least             float64 // of the rate, of the best of some runs
+	}{
+		{2 * time.Millisecond, 0, 0.95},
+		{6 * time.Millisecond, 0, 0.95},
+		{30 * time.Millisecond, 0, 0.9},
+		{20 * time.Millisecond, 10 * time.Millisecond, 0.85},
+	}
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%s±%s", c.roundTrip, 2*c.jitter), func(t *testing.T) {
+			t.Parallel()
+			const rate = 50
+			r := newRig(t, false)
+			r.startEnqueuer()
+			site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+			r.put("bank", contract{URL: site.url, Rate: rate})
+			for _, l := range r.linked(3) {
+				l.Slow(t, c.roundTrip, c.jitter)
+			}
+			var use float64
+			for run := 0; run < 3 && use < c.least; run++ {
+				use = max(use, r.drainBacklog("bank", site, rate, 150))
+			}
+			t.Logf("%.1f %% of the rate was used", 100*use)
+			if use < c.least {
+				t.Errorf("at most %.1f %% of the rate was used, want %.0f %%", 100*use, 100*c.least)
+			}
+		})
+	}
+}
+
+// Workers that are cut off send what they hold and nothing more, lose no result
+// and go on soon after.
+func TestFaultLinksAreCut(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 200
+	r := newRig(t, false)
+	r.startEnqueuer()
+	site := r.startBank(bank.Config{Latency: 300 * time.Millisecond}) // answers come while the link is cut
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	links := r.linked(2)
+	ids := r.push("bank", jobs)
+	for cut := range 2 {
+		r.requests(site, 40+60*cut)
+		for _, l := range links {
+			l.Cut()
+		}
+		r.sendsNothing("bank", bank.Monotonic(), 2*time.Second)
+		for _, l := range links {
+			l.Mend(t)
+		}
+		r.sendsAgain("bank", bank.Monotonic())
+	}
+	r.recount("bank", site, ids)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
+}
+
+// While one worker is cut off, the others use the rate.
+func TestFaultOneLinkIsCut(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 250
+	r := newRig(t, false)
+	r.startEnqueuer()
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	links := r.linked(2)
+	ids := r.push("bank", jobs)
+	for i, l := range links {
+		r.requests(site, 40+100*i)
+		before, _ := site.Arrivals()
+		l.Cut()
+		after(2 * time.Second)
+		during, _ := site.Arrivals()
+		if n := len(during) - len(before); n < rate {
+			t.Errorf("%d requests in 2 s while one of two workers was cut off, want at least %d", n, rate)
+		}
+		l.Mend(t)
+	}
+	r.recount("bank", site, ids)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
+}
+
+// Replies are lost after the script has run: nobody knows it, and still nothing
+// is sent or made twice, and nothing waits for the end of a lease.
+func TestFaultRepliesAreLost(t *testing.T) {
+	t.Parallel()
+	const rate, times = 50, 8
+	r := newRig(t, false)
+	door := r.redis.NewLink(t)
+	r.startEnqueuer("--redis-url", door.URL())
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	links := append(r.linked(2), door)
+	producers := []*keyed{
+		r.startKeyed(r.at("bank")+"/jobs", "a", 50*time.Millisecond),
+		r.startKeyed(r.at("bank")+"/jobs", "b", 50*time.Millisecond),
+	}
+	r.requests(site, 20)
+	for n := range times {
+		l, long := links[n%len(links)], 200*time.Millisecond
+		if l == door {
+			long = time.Second // longer than the repeats of a call, so that producers have to
+		}
+		l.LoseReplies(t, 20*time.Millisecond)
+		after(long)
+		l.Heal()
+		seen, _ := site.Arrivals()
+		r.requests(site, len(seen)+rate/4)
+	}
+	var ids []string
+	tries := 0
+	for _, p := range producers {
+		ids = append(ids, p.end(t)...)
+		tries += p.tries
+	}
+	moment := time.Now()
+	r.recount("bank", site, ids)
+	if took := time.Since(moment); took > 3*time.Second {
+		t.Errorf("the rest took %s: jobs waited for the end of their lease", took)
+	}
+	if tries == len(ids) {
+		t.Error("no push had to be repeated: the test shows nothing")
+	}
+	t.Logf("%d keys in %d pushes", len(ids), tries)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+	if seen, _ := site.Arrivals(); len(seen) != len(ids) {
+		t.Errorf("%d requests for %d keys", len(seen), len(ids))
+	}
+}
