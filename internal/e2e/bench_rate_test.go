@@ -207,7 +207,10 @@ func (s *section) rateRow(b *testing.B, runs []figures) {
 
 // short is a duration without the zero parts that String adds.
 func short(d time.Duration) string {
-	if d%time.Minute == 0 {
+	switch {
+	case d%(24*time.Hour) == 0:
+		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	case d%time.Minute == 0:
 		return fmt.Sprintf("%d min", d/time.Minute)
 	}
 	return fmt.Sprintf("%g s", d.Seconds())
