@@ -127,7 +127,7 @@ func TestPutConditions(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			told := strings.Contains(string(r.body), `"effective_in_ms":121`)
-			if any := strings.Contains(string(r.body), "effective_in_ms"); told == tc.want.DryRun || any != told {
+			if named := strings.Contains(string(r.body), "effective_in_ms"); told == tc.want.DryRun || named != told {
 				t.Errorf("effective_in_ms in %s", r.body)
 			}
 			if want := map[bool]int{false: 200, true: 201}[tc.want.IfNone]; r.status != want || r.header.Get("ETag") != `"7"` {

@@ -201,7 +201,7 @@ func (f facts) warnReplicas(r *Report) {
 	if n > 0 && f.config["min-replicas-to-write"] == "0" {
 		r.warn("replicas are connected and min-replicas-to-write is 0: after a partition two masters may both grant slots; set it to 1")
 	}
-	if min, _ := strconv.Atoi(f.config["min-replicas-to-write"]); n == 0 && min == 0 && r.Mode != Single {
+	if least, _ := strconv.Atoi(f.config["min-replicas-to-write"]); n == 0 && least == 0 && r.Mode != Single {
 		r.warn("a failover may lose what was written last: the rate is kept through it only with min-replicas-to-write 1 or more")
 	}
 	if r.Mode == Cluster && f.config["cluster-require-full-coverage"] == "yes" {

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,7 +80,7 @@ func (s *Server) waitForInfo(t testing.TB, info func() (string, error), lines ..
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal(fmt.Errorf("%s: no %q within %s: %v\n%s", s.Addr(), missing, joinWithin, err, text))
+			t.Fatalf("%s: no %q within %s: %v\n%s", s.Addr(), missing, joinWithin, err, text)
 		}
 	}
 }
