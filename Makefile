@@ -30,6 +30,11 @@ test-process: ## tests that start and kill the real programs
 	@.ci/need faketime faketime || echo 'tests that set the clock of Redis will be skipped' >&2
 	@.ci/gotest processes
 
+.PHONY: soak
+soak: ## a minute in which a random worker is killed each second
+	@.ci/need redis-server redis-server
+	TUNDISH_SOAK=1 go test -race -count=1 -timeout 10m -run 'AtRandom' -v ./internal/e2e
+
 .PHONY: lint
 lint: ## gofmt, tidy go.mod, go vet, golangci-lint (built into .tools/), shell syntax
 	@.ci/lint

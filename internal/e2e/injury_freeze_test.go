@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"tundish/internal/bank"
+)
+
+// Workers stand still for less and for more than their tolerance, again and
+// again: a slot that is over is given back, never used.
+func TestInjuryWorkersAreFrozenShortly(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 250
+	r := newRig(t, false)
+	r.startEnqueuer()
+	r.startWorkers(2)
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	ids := r.push("bank", jobs)
+	for i, d := range []time.Duration{2, 10, 40, 120, 3, 15, 60, 300, 4, 30, 90, 600} {
+		r.requests(site, 20+15*i)
+		w := r.workers[i%2]
+		w.freeze(t)
+		after(d * time.Millisecond)
+		w.thaw(t)
+	}
+	r.recount("bank", site, ids)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
+}
+
+// A worker stands still for longer than its leases last, with requests under
+// way: others make them again, and what it then says changes nothing.
+func TestInjuryWorkerIsFrozenBeyondItsLease(t *testing.T) {
+	t.Parallel()
+	const rate, jobs, under = 50, 60, 10
+	r := newRig(t, false)
+	r.startEnqueuer()
+	first := r.startWorkers(1)[0]
+	site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
+		if n <= under {
+			return &bank.Answer{Status: http.StatusOK, Delay: 500 * time.Millisecond}
+		}
+		return nil
+	}})
+	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "1s"})
+	ids := r.push("bank", jobs)
+	r.requests(site, under)
+	first.freeze(t)
+	r.startWorkers(1)
+	r.arrived(site, ids, lease(time.Second))
+	r.settled("bank")
+	before, _ := site.Arrivals()
+	first.thaw(t)
+	first.terminate(t) // by then it has said all that it knew
+	r.recount("bank", site, ids)
+	if now, _ := site.Arrivals(); len(now) != len(before) {
+		t.Errorf("the worker made %d requests after it had lost its leases", len(now)-len(before))
+	}
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayRepeat: under + rate/10})
+}
+
+// Requests that outlive the grace are cut. That is no attempt of the job: one
+// that has a single attempt is still delivered.
+func TestInjuryStopCutsLongRequests(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 10
+	r := newRig(t, false)
+	r.startEnqueuer()
+	first := r.startWorkers(1, "--stop-grace", "1s")[0]
+	site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
+		if n <= jobs {
+			return &bank.Answer{Delay: 10 * time.Second, HangUp: true}
+		}
+		return nil
+	}})
+	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "15s"})
+	var ids []string
+	for range jobs {
+		a := r.do(http.MethodPost, r.at("bank")+"/jobs", `{"body":1,"max_attempts":1}`, http.StatusAccepted)
+		ids = append(ids, a.header.Get("Tundish-Job-Id"))
+	}
+	r.requests(site, jobs)
+	begin := time.Now()
+	first.terminate(t)
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("the stop took %s with a grace of 1s", took)
+	}
+	if l := r.live("bank"); l.Ready != jobs || l.Leased != 0 {
+		t.Errorf("the lane holds %+v after the stop, want %d ready", l, jobs)
+	}
+	r.startWorkers(1)
+	r.recount("bank", site, ids)
+	r.mustRepeat(site, ids, 2)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
+}

@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tundish/internal/bank"
+)
+
+// lease is until when a killed worker holds its jobs: the timeout of the
+// attempt and 5 s, and what tolerance and looks add.
+func lease(timeout time.Duration) time.Duration { return timeout + 5*time.Second + 2*time.Second }
+
+// attemptsOf are the numbers of the requests that arrived, and the keys they
+// carried, by job.
+func attemptsOf(s *site) (numbers map[string][]int, keys map[string]map[string]bool) {
+	numbers, keys = map[string][]int{}, map[string]map[string]bool{}
+	arrivals, _ := s.Arrivals()
+	slices.SortFunc(arrivals, func(a, b bank.Arrival) int { return int(a.At - b.At) })
+	for _, a := range arrivals {
+		if keys[a.Job] == nil {
+			keys[a.Job] = map[string]bool{}
+		}
+		numbers[a.Job] = append(numbers[a.Job], a.Attempt)
+		keys[a.Job][a.Key] = true
+	}
+	return numbers, keys
+}
+
+// mustRepeat holds that each of the jobs was requested so often, with one key.
+func (r *rig) mustRepeat(s *site, ids []string, requests int) {
+	r.Helper()
+	numbers, keys := attemptsOf(s)
+	for _, id := range ids {
+		if len(numbers[id]) != requests || len(keys[id]) != 1 {
+			r.Errorf("job %s: requests %v with %d keys, want %d with one", id, numbers[id], len(keys[id]), requests)
+		}
+	}
+}
+
+// cutByAny counts the requests that were accepted and made again: those that a
+// kill explains, because the result was on its way to Redis, and others.
+func cutByAny(s *site, kills []int64, onTheWay time.Duration) (explained, unexplained int) {
+	accepted := map[string][]int64{}
+	arrivals, _ := s.Arrivals()
+	for _, a := range arrivals {
+		accepted[a.Job] = append(accepted[a.Job], a.At)
+	}
+	for _, at := range accepted {
+		slices.Sort(at)
+		for _, made := range at[:len(at)-1] {
+			if slices.ContainsFunc(kills, func(k int64) bool { return made <= k && k < made+onTheWay.Nanoseconds() }) {
+				explained++
+			} else {
+				unexplained++
+			}
+		}
+	}
+	return explained, unexplained
+}
+
+// A worker that is killed with slots that have not come: nobody saw the jobs,
+// so each is sent once, when its lease is over.
+func TestInjuryKilledBeforeTheWrite(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 60
+	r := newRig(t, false)
+	r.startEnqueuer()
+	first := r.startWorkers(1)[0]
+	site := r.startBank(bank.Config{})
+	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "1s"})
+	ids := r.push("bank", jobs)
+	r.requests(site, 10)
+	first.freeze(t) // between two writes, mostly: it holds some slots ahead
+	var held []string
+	got := site.accepted()
+	for _, id := range ids {
+		if !got[id] && r.job("bank", id).State == "leased" {
+			held = append(held, id)
+		}
+	}
+	first.kill()
+	if len(held) == 0 {
+		t.Fatal("the worker held no job: the test shows nothing")
+	}
+	r.startWorkers(1)
+	r.arrived(site, held, lease(time.Second))
+	r.recount("bank", site, ids)
+	r.mustRepeat(site, held, 1)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayRepeat: rate / 10, MayMiss: rate/10 + 2})
+}
+
+// A worker that is killed while the destination works on its requests: they are
+// made again with the same key, at the rate.
+func TestInjuryKilledBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 20
+	r := newRig(t, false)
+	r.startEnqueuer()
+	first := r.startWorkers(1)[0]
+	site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
+		if n <= jobs {
+			return &bank.Answer{Delay: time.Minute, HangUp: true}
+		}
+		return nil
+	}})
+	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "2s"})
+	ids := r.push("bank", jobs)
+	r.requests(site, jobs)
+	first.kill()
+	r.startWorkers(2)
+	r.arrived(site, ids, lease(2*time.Second))
+	r.recount("bank", site, ids)
+	r.mustRepeat(site, ids, 2)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayMiss: rate/10 + 2})
+}
+
+// A worker that is killed with answers that have not reached Redis: that is the
+// repeat which at least once concedes, and it can be told by its key.
+func TestInjuryKilledBeforeTheResult(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 20
+	r := newRig(t, false)
+	r.startEnqueuer()
+	link := r.linked(1)[0]
+	first := r.workers[0]
+	answer := make(chan struct{})
+	open := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(open)
+	site := r.startBank(bank.Config{Script: func(n int, q *http.Request) *bank.Answer {
+		select {
+		case <-answer:
+		case <-q.Context().Done():
+		}
+		return nil
+	}})
+	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "5s"})
+	ids := r.push("bank", jobs)
+	r.eventually("all requests under way", patience, func() bool {
+		return r.metric(first, "tundish_senders_busy") == jobs && r.live("bank").Leased == jobs
+	})
+	link.Cut()
+	open()
+	r.eventually("all requests are answered", patience, func() bool { return r.metric(first, "tundish_senders_busy") == 0 })
+	r.arrived(site, ids, patience)
+	first.kill()
+	r.startWorkers(2)
+	r.eventually("the jobs are sent again", lease(5*time.Second), func() bool {
+		got, _ := site.Arrivals()
+		return len(got) == 2*jobs
+	})
+	r.recount("bank", site, ids)
+	r.mustRepeat(site, ids, 2)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayRepeat: jobs, MayMiss: rate/10 + 2})
+}
+
+// One worker of four is killed each second, and another started.
+func TestInjuryWorkersAreKilledAtRandom(t *testing.T) {
+	t.Parallel()
+	const rate = 50
+	seconds := 10
+	if os.Getenv("TUNDISH_SOAK") != "" {
+		seconds = 60
+	}
+	r := newRig(t, false)
+	r.startEnqueuer()
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "1s"})
+	r.startWorkers(4)
+	pushes := r.startStream("bank", 25*time.Millisecond)
+	r.requests(site, 20)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	running := slices.Clone(r.workers)
+	var kills []int64
+	for range seconds {
+		after(time.Second)
+		i := random.IntN(len(running))
+		running[i].kill()
+		kills = append(kills, bank.Monotonic())
+		running[i] = r.spawnWorker()
+	}
+	for _, w := range running {
+		w.awaitWorker(r)
+	}
+	ids, refused := pushes.end()
+	if len(refused) > 0 {
+		t.Errorf("%d pushes were refused, the first with %d: %s", len(refused), refused[0].status, refused[0].body)
+	}
+	r.arrived(site, ids, lease(time.Second)+patience)
+	r.recount("bank", site, ids)
+	repeats, others := cutByAny(site, kills, 400*time.Millisecond)
+	if others > 0 {
+		t.Errorf("%d requests were made again that no kill had cut", others)
+	}
+	v := r.judge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids), MayRepeat: repeats, MayMiss: len(kills) * (rate/10 + 2)})
+	t.Logf("%d jobs, %d repeats", v.Jobs, v.Duplicates)
+	if !v.OK {
+		t.Errorf("%s", v)
+	}
+}
+
+// Two doors and eight workers share one rate; each key makes one job.
+func TestInjuryTwoEnqueuersEightWorkers(t *testing.T) {
+	t.Parallel()
+	const rate = 50
+	r := newRig(t, false)
+	r.startEnqueuer()
+	r.startEnqueuer()
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	r.startWorkers(8)
+	var producers []*keyed
+	for i, e := range r.enqueuers {
+		for range 2 { // both with the same keys at the same time, at each door
+			producers = append(producers, r.startKeyed(e.url+"/v1/destinations/bank/jobs", fmt.Sprintf("%d", i%2), 25*time.Millisecond))
+		}
+	}
+	// The same keys at the other door too.
+	producers = append(producers, r.startKeyed(r.enqueuers[0].url+"/v1/destinations/bank/jobs", "1", 25*time.Millisecond))
+	r.requests(site, 200)
+	known := map[string]bool{}
+	pushed := 0
+	for _, p := range producers {
+		for _, id := range p.end(t) {
+			known[id] = true
+			pushed++
+		}
+	}
+	var ids []string
+	for id := range known {
+		ids = append(ids, id)
+	}
+	if pushed < 2*len(ids) {
+		t.Errorf("%d jobs of %d pushes: keys were not shared", len(ids), pushed)
+	}
+	r.recount("bank", site, ids)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+	if seen, _ := site.Arrivals(); len(seen) != len(ids) {
+		t.Errorf("%d requests for %d jobs", len(seen), len(ids))
+	}
+}
