@@ -101,7 +101,7 @@ func isNull(raw []byte) bool { return string(raw) == "null" }
 
 // token escapes a name for a JSON pointer and bounds what is repeated of it.
 func token(name string) string {
-	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(name, 100))
+	return job.PointerTo("", clip(name, 100))
 }
 
 // once visits the members that are not null and refuses repeated names.

@@ -44,9 +44,9 @@ func nearest(name string, known []string) string {
 }
 
 // plain drops what people vary when they misremember a name: maxInFlight is max_in_flight.
-func plain(name string) string {
-	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
-}
+func plain(name string) string { return separators.Replace(strings.ToLower(name)) }
+
+var separators = strings.NewReplacer("_", "", "-", "")
 
 // distance is the number of letters to insert, delete or replace between a and
 // b (Levenshtein, by the row-wise method of Wagner and Fischer).

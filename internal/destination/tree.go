@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tundish/internal/job"
 )
 
 // kind is the type of a value in the tree.
@@ -45,7 +47,7 @@ func (v *value) pointer() string {
 	if v.parent == nil {
 		return ""
 	}
-	return v.parent.pointer() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v.name)
+	return job.PointerTo(v.parent.pointer(), v.name)
 }
 
 // label is what an error calls v: its field name, or its place in a list.

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -100,6 +101,13 @@ type FieldError struct {
 	Line    int
 	Detail  string
 	Code    Code // CodeInvalid or CodeNotSupported
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// PointerTo is the JSON pointer (RFC 6901) of a member below another pointer.
+func PointerTo(parent, name string) string {
+	return parent + "/" + pointerEscapes.Replace(name)
 }
 
 // Error is a failure with a code that a caller may be told.
