@@ -101,3 +101,48 @@ func BenchmarkTurn(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoneCall is what a call costs the server that moves one job or none:
+// a script that does nothing, one that only makes the functions of a turn, and turns.
+func BenchmarkLoneCall(b *testing.B) {
+	turn := turnScript.Source()
+	parts := turn[:strings.LastIndex(turn, "return turn()")] + "return 1"
+	for _, c := range []struct {
+		name, source string
+		jobs         int
+	}{{"nothing", "return 1", 0}, {"parts", parts, 0}, {"empty", "", 0}, {"one", "", 1}} {
+		b.Run(c.name, func(tb *testing.B) {
+			b := openBench(tb, "redis")
+			b.apply(perSecond(fast), benchQueue)
+			b.turn(1)
+			client, ctx := b.db.Client(), context.Background()
+			sha := ""
+			if c.source != "" {
+				var err error
+				if sha, err = client.ScriptLoad(ctx, c.source).Result(); err != nil {
+					tb.Fatal(err)
+				}
+			}
+			args := b.s.turnArgs("w1", &Turn{Lane: b.lane, Call: 1, Want: 1, Ahead: 400 * time.Millisecond})
+			spent, before, n := time.Duration(0), b.serverTime(), 0
+			var results []Result
+			for tb.Loop() {
+				if n%100 == 0 { // asking for the time costs as much as a call
+					tb.StopTimer()
+					spent += b.serverTime() - before
+					b.accept(newJobs(100*c.jobs, "")...)
+					before = b.serverTime()
+					tb.StartTimer()
+				}
+				n++
+				if sha == "" {
+					results = settleAll(b.turn(1, results...).Leases, KindDelivered)
+				} else if err := client.EvalSha(ctx, sha, b.keys[:], args...).Err(); err != nil {
+					tb.Fatal(err)
+				}
+			}
+			spent += b.serverTime() - before
+			tb.ReportMetric(float64(spent.Microseconds())/float64(n), "redis-µs/call")
+		})
+	}
+}
