@@ -47,8 +47,9 @@ func TestFaultLinkIsSlow(t *testing.T) {
 			for _, l := range r.linked(3) {
 				l.Slow(t, c.roundTrip, c.jitter)
 			}
+			// A machine with other work takes slots away: each run keeps the rate, one must use it.
 			var use float64
-			for run := 0; run < 3 && use < c.least; run++ {
+			for run := 0; run < 4 && use < c.least; run++ {
 				use = max(use, r.drainBacklog("bank", site, rate, 150))
 			}
 			t.Logf("%.1f %% of the rate was used", 100*use)
@@ -88,15 +89,15 @@ func TestFaultLinksAreCut(t *testing.T) {
 // While one worker is cut off, the others use the rate.
 func TestFaultOneLinkIsCut(t *testing.T) {
 	t.Parallel()
-	const rate, jobs = 50, 250
+	const rate, jobs = 50, 350
 	r := newRig(t, false)
 	r.startEnqueuer()
 	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
 	r.put("bank", contract{URL: site.url, Rate: rate})
 	links := r.linked(2)
 	ids := r.push("bank", jobs)
-	for i, l := range links {
-		r.requests(site, 40+100*i)
+	r.requests(site, 40)
+	for _, l := range links {
 		before, _ := site.Arrivals()
 		l.Cut()
 		after(2 * time.Second)
@@ -105,6 +106,7 @@ func TestFaultOneLinkIsCut(t *testing.T) {
 			t.Errorf("%d requests in 2 s while one of two workers was cut off, want at least %d", n, rate)
 		}
 		l.Mend(t)
+		after(soon) // by then it works again
 	}
 	r.recount("bank", site, ids)
 	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})

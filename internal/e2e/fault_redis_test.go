@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,13 @@ func TestFaultRedisIsFull(t *testing.T) {
 	r := newRig(t, false)
 	r.startEnqueuer()
 	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	var failing atomic.Bool
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond, Script: func(int, *http.Request) *bank.Answer {
+		if failing.Load() {
+			return &bank.Answer{Status: http.StatusInternalServerError}
+		}
+		return nil
+	}})
 	r.put("bank", contract{URL: site.url, Rate: rate})
 	backlog := r.push("bank", 200)
 	pushes := r.startStream("bank", 20*time.Millisecond)
@@ -29,7 +36,10 @@ func TestFaultRedisIsFull(t *testing.T) {
 	r.redis.Config(t, "maxmemory", "100kb")
 	r.refusedNow(pushes)
 	moment := bank.Monotonic()
-	after(2 * time.Second)
+	failing.Store(true) // what fails now has to be kept for a retry
+	after(500 * time.Millisecond)
+	failing.Store(false)
+	after(1500 * time.Millisecond)
 	if n := len(r.writesAfter("bank", moment)); n < rate {
 		t.Errorf("%d requests in 2 s while Redis was full, want at least %d", n, rate)
 	}

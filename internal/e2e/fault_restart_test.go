@@ -131,3 +131,39 @@ func TestFaultRedisStumbles(t *testing.T) {
 	r.recount("bank", site, ids)
 	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
 }
+
+// Delays run on while Redis is away: what became due meanwhile goes soon after,
+// the rest when it is due, and nothing before.
+func TestFaultDelaysOutliveARestart(t *testing.T) {
+	t.Parallel()
+	const jobs, step = 10, 500 * time.Millisecond
+	r := newRig(t, false, redistest.WithAOF())
+	r.startEnqueuer()
+	r.startWorkers(2)
+	site := r.startBank(bank.Config{})
+	r.put("bank", contract{URL: site.url, Rate: 50})
+	due := map[string]int64{}
+	var ids []string
+	for n := range jobs {
+		delay := time.Duration(n+1) * step
+		now := bank.Monotonic()
+		a := r.do(http.MethodPost, r.at("bank")+"/jobs", fmt.Sprintf(`{"body":1,"delay":"%dms"}`, delay.Milliseconds()), http.StatusAccepted)
+		id := a.header.Get("Tundish-Job-Id")
+		ids, due[id] = append(ids, id), now+delay.Nanoseconds()
+	}
+	r.requests(site, 1)
+	r.redis.Kill(t)
+	after(3 * step)
+	r.redis.Restart(t)
+	back := bank.Monotonic()
+	r.recount("bank", site, ids)
+	for _, w := range r.writesAfter("bank", 0) {
+		if early := time.Duration(due[w.Job] - w.At); early > 0 {
+			t.Errorf("a job was sent %s before it was due", early)
+		}
+		if late := time.Duration(w.At - max(due[w.Job], back)); late > soon {
+			t.Errorf("a job was sent %s late", late)
+		}
+	}
+	r.mustJudge("bank", site, bank.Case{Rate: 50, Per: time.Second, Jobs: jobs})
+}
