@@ -136,7 +136,7 @@ func idleCost(b *testing.B, n, workers int) idle {
 	r := newRig(b, true)
 	l := openLanes(b, r.redis)
 	r.startEnqueuer()
-	l.applyMany("idle", "https://bank.example/", 0, n, 50, time.Second)
+	l.applyMany("idle", "https://bank.example/", n, 50, time.Second)
 	r.startWorkers(workers)
 	after(2 * time.Second) // what is asked once at the start
 	watch := either(time.Second, 4*time.Second)

@@ -2,13 +2,14 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -158,23 +159,49 @@ func (l *lanes) apply(name, url string, rate int64, per time.Duration, more stri
 	return c
 }
 
-// applyMany makes destinations named name-0 to name-(n−1), many at a time.
-func (l *lanes) applyMany(name, url string, from, to int, rate int64, per time.Duration) {
+// applyMany makes destinations name-0 to name-(n−1). All but the first are
+// copies of its contract and state: a hundred thousand calls of apply would take longer
+// than what is measured.
+func (l *lanes) applyMany(name, url string, n int, rate int64, per time.Duration) {
 	l.Helper()
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range 32 {
-		wg.Go(func() {
-			for i := range next {
-				l.apply(fmt.Sprintf("%s-%d", name, i), url, rate, per, `"queue":{"capacity":100000}`)
+	l.apply(name+"-0", url, rate, per, `"queue":{"capacity":100000}`)
+	ctx, keys := context.Background(), l.keys(name+"-0")
+	entry, err := l.client.HGet(ctx, keys.Lanes(), name+"-0").Result()
+	conf, errConf := l.client.HGetAll(ctx, keys.Conf()).Result()
+	state, errState := l.client.Dump(ctx, keys.State()).Result()
+	if err := errors.Join(err, errConf, errState); err != nil {
+		l.Fatal(err)
+	}
+	const page = 500
+	for from := 1; from < n; from += page {
+		_, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := from; i < min(from+page, n); i++ {
+				copied := fmt.Sprintf("%s-%d", name, i)
+				keys := l.keys(copied)
+				p.HSet(ctx, keys.Lanes(), copied, entry)
+				p.Restore(ctx, keys.State(), 0, state)
+				for field, text := range conf { // the contract names its destination
+					p.HSet(ctx, keys.Conf(), field, strings.ReplaceAll(text, strconv.Quote(name+"-0"), strconv.Quote(copied)))
+				}
 			}
+			return nil
 		})
+		if err != nil {
+			l.Fatal(err)
+		}
 	}
-	for i := from; i < to && !l.Failed(); i++ {
-		next <- i
+	if d, err := l.store.Destination(ctx, fmt.Sprintf("%s-%d", name, n-1)); err != nil || d.Live.State != "running" {
+		l.Fatalf("a copied destination is not one: %+v, %v", d, err)
 	}
-	close(next)
-	wg.Wait()
+}
+
+func (l *lanes) keys(lane string) redisdb.LaneKeys {
+	l.Helper()
+	keys, err := l.db.Keys().Lane(lane)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return keys
 }
 
 // bodyOf is a body of so many bytes, JSON as most are.
