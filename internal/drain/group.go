@@ -13,6 +13,10 @@ const (
 	minSpread  = 20 * time.Millisecond
 	maxSpread  = 320 * time.Millisecond
 	wakeSpread = 5 * time.Millisecond
+
+	// claimEvery is how long after a claim the next one begins at the earliest:
+	// lanes that become due one after the other are found together.
+	claimEvery = 5 * time.Millisecond
 )
 
 // reason is why a worker looks for due lanes.
@@ -33,6 +37,7 @@ type group struct {
 	trips  trips
 
 	claiming  bool
+	claimed   time.Duration // when the last claim began
 	nextClaim time.Duration
 	why       reason          // of the next claim, or of that under way
 	woken     bool            // a lane became due since the last claim began
@@ -42,9 +47,12 @@ type group struct {
 	promises  []time.Duration // moments at or after which a claim must begin, sorted
 }
 
+// claimAt is when the next claim may begin.
+func (g *group) claimAt() time.Duration { return max(g.nextClaim, g.claimed+claimEvery) }
+
 // begin starts a claim and says with which shard.
 func (g *group) begin(now time.Duration) (first int) {
-	g.claiming = true
+	g.claiming, g.claimed = true, now
 	if g.woken {
 		g.why, g.woken = byWake, false
 	}

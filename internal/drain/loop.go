@@ -101,7 +101,7 @@ func (lp *loop) step(now time.Duration) {
 			}
 			lp.turn(g, lanes, turns)
 		}
-		if lp.mayClaim(g) && now >= g.nextClaim {
+		if lp.mayClaim(g) && now >= g.claimAt() {
 			lp.claim(g, now)
 		}
 	}
@@ -133,7 +133,7 @@ func (lp *loop) until(now time.Duration) time.Duration {
 	at := now + lookEvery
 	for _, g := range lp.groups {
 		if lp.mayClaim(g) {
-			at = min(at, g.nextClaim)
+			at = min(at, g.claimAt())
 		}
 		if len(g.agenda) > 0 && !lp.blocked(g) {
 			at = min(at, g.agenda[0].next)
