@@ -36,11 +36,11 @@ func TestFaultClockOfRedisSteps(t *testing.T) {
 	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
 	r.put("bank", contract{URL: site.url, Rate: rate})
 	ids := r.push("bank", jobs)
-	steps := []time.Duration{30, -30, 30, -30, 1, -1, 30, -30, -30, 30, 30, -30}
+	steps := []int{30, -30, 30, -30, 1, -1, 30, -30, -30, 30, 30, -30}
 	offset := time.Duration(0)
 	for i, s := range steps {
 		r.requests(site, 20+20*i)
-		offset += s * time.Second
+		offset += time.Duration(s) * time.Second
 		clock.Set(t, offset)
 	}
 	r.recount("bank", site, ids)

@@ -122,10 +122,10 @@ func TestFaultRedisStumbles(t *testing.T) {
 	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
 	r.put("bank", contract{URL: site.url, Rate: rate})
 	ids := r.push("bank", jobs)
-	for i, d := range []time.Duration{5, 20, 60, 150, 400, 10, 100, 800} {
+	for i, d := range []int{5, 20, 60, 150, 400, 10, 100, 800} {
 		r.requests(site, 20+20*i)
 		r.redis.Stop(t)
-		after(d * time.Millisecond)
+		after(time.Duration(d) * time.Millisecond)
 		r.redis.Cont(t)
 	}
 	r.recount("bank", site, ids)

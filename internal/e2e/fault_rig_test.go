@@ -166,9 +166,3 @@ func (k *keyed) end(t testing.TB) []string {
 	}
 	return k.ids
 }
-
-func (k *keyed) count() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.ids)
-}

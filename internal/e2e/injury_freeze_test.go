@@ -19,11 +19,11 @@ func TestInjuryWorkersAreFrozenShortly(t *testing.T) {
 	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
 	r.put("bank", contract{URL: site.url, Rate: rate})
 	ids := r.push("bank", jobs)
-	for i, d := range []time.Duration{2, 10, 40, 120, 3, 15, 60, 300, 4, 30, 90, 600} {
+	for i, d := range []int{2, 10, 40, 120, 3, 15, 60, 300, 4, 30, 90, 600} {
 		r.requests(site, 20+15*i)
 		w := r.workers[i%2]
 		w.freeze(t)
-		after(d * time.Millisecond)
+		after(time.Duration(d) * time.Millisecond)
 		w.thaw(t)
 	}
 	r.recount("bank", site, ids)
