@@ -30,9 +30,9 @@ func BenchmarkLanes(b *testing.B) {
 	const workers = 2
 	s := &section{file: "70-lanes", title: "Many destinations",
 		about: fmt.Sprintf("The same total spread over more and more destinations, %d workers, one bank process, and a producer that keeps up with them, straight to the store. "+
-			"*Use* is the share of all rates together; *of 99 %%* is what 99 %% of the lanes reach at least. *Redis* is its share of a core, pushes included, also divided by the jobs. "+
+			"*Use* is the share of all rates together; *of 99 %%* is what 99 %% of the lanes reach at least. *Redis* is its share of a core, pushes included, also divided by the jobs sent; the producer goes on at the whole rate where the workers fall behind. "+
 			"*Above* counts lanes that ever sent more than their rate in a window.", workers),
-		head: []string{"destinations", "rate of each", "use", "of 99 %", "above", "Redis", "Redis/job", "scripts/job", "worker CPU/job", "bar"}}
+		head: []string{"destinations", "rate of each", "use", "of 99 %", "above", "Redis", "Redis/job", "scripts/job", "dead slots/job", "worker CPU/job", "bar"}}
 	for _, c := range either([]crowd{{1, 200, time.Second}, {200, 1, time.Second}},
 		[]crowd{{1, 2000, time.Second}, {100, 20, time.Second}, {1000, 2, time.Second}, {10_000, 1, 5 * time.Second}}) {
 		b.Run(fmt.Sprintf("lanes=%d", c.lanes), func(b *testing.B) { crowded(b, s, c, workers) })
@@ -78,7 +78,7 @@ func crowded(b *testing.B, s *section, c crowd, workers int) {
 	share := used.redis.Seconds() / took
 	ok := use >= 0.985 && slowest >= 0.98 && share < 0.6 && above == 0
 	s.row(count(c.lanes), fmt.Sprintf("%d per %s", c.rate, short(c.per)), fmt.Sprintf("%.2f %%", 100*use), fmt.Sprintf("%.2f %%", 100*slowest), count(above),
-		fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.0f µs", micros(used.redis)/float64(jobs)), fmt.Sprintf("%.3f", float64(used.scripts)/float64(jobs)),
+		fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.0f µs", micros(used.redis)/float64(jobs)), fmt.Sprintf("%.3f", float64(used.scripts)/float64(jobs)), fmt.Sprintf("%.3f", float64(used.dead)/float64(jobs)),
 		fmt.Sprintf("%.0f µs", micros(used.workers)/float64(jobs)), bar(ok, "use ≥ 98.5 %%, of 99 %% ≥ 98 %%, none above, Redis < 60 %%"))
 	b.ReportMetric(100*use, "%use")
 	b.ReportMetric(100*share, "%redis-cpu")

@@ -42,12 +42,16 @@ func (p *bankProcess) arrivals() []bank.Arrival {
 	return got
 }
 
-var scriptCalls = regexp.MustCompile(`(?m)^tundish_redis_script_duration_seconds_count\{script="[^"]*"\} (\d+)`)
+var (
+	scriptCalls = regexp.MustCompile(`(?m)^tundish_redis_script_duration_seconds_count\{script="[^"]*"\} (\d+)`)
+	deadSlots   = regexp.MustCompile(`(?m)^tundish_slots_dead_total\{[^}]*\} (\d+)`)
+)
 
 // usage is what the workers have used so far.
 type usage struct {
 	at      time.Time
 	scripts int
+	dead    int           // slots whose moment had passed before the write
 	workers time.Duration // processor time, of all together
 	redis   time.Duration
 }
@@ -57,19 +61,29 @@ func (r *rig) usage() usage {
 	u := usage{at: time.Now(), redis: cpu(r, r.redis.PID())}
 	for _, w := range r.workers {
 		u.workers += cpu(r, w.cmd.Process.Pid)
-		for _, m := range scriptCalls.FindAllSubmatch(r.do(http.MethodGet, w.admin+"/metrics", "", http.StatusOK).body, -1) {
-			n, err := strconv.Atoi(string(m[1]))
-			if err != nil {
-				r.Fatal(err)
-			}
-			u.scripts += n
-		}
+		page := r.do(http.MethodGet, w.admin+"/metrics", "", http.StatusOK).body
+		u.scripts += r.sum(scriptCalls, page)
+		u.dead += r.sum(deadSlots, page)
 	}
 	return u
 }
 
+// sum adds up the numbers that a pattern finds.
+func (r *rig) sum(pattern *regexp.Regexp, page []byte) (total int) {
+	r.Helper()
+	for _, m := range pattern.FindAllSubmatch(page, -1) {
+		n, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			r.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}
+
 func (u usage) since(before usage) usage {
-	u.scripts, u.workers, u.redis = u.scripts-before.scripts, u.workers-before.workers, u.redis-before.redis
+	u.scripts, u.dead = u.scripts-before.scripts, u.dead-before.dead
+	u.workers, u.redis = u.workers-before.workers, u.redis-before.redis
 	return u
 }
 
