@@ -35,10 +35,15 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 	defer g.end()
 	c.gate.pass.Store(g)
 	traced := httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
-		GotFirstResponseByte: func() { g.answered.Store(true) },
+		GotFirstResponseByte: func() {
+			g.answered.Store(true)
+			if g.unasked() {
+				_ = c.gate.Close()
+			}
+		},
 	})
 	resp, err := c.http.RoundTrip(out.request(traced))
-	if err != nil {
+	if _, wrote := g.written(); err != nil || !wrote {
 		c.close()
 		return failed(c, g, err)
 	}

@@ -134,10 +134,9 @@ func (p *pass) enter(c *gateConn) (first bool, err error) {
 		p.shut(err, true)
 		return false, err
 	}
-	if p.writing != nil {
-		p.writing()
+	if !p.open() {
+		return false, errStale
 	}
-	p.open()
 	return true, nil
 }
 
@@ -157,12 +156,32 @@ func (p *pass) shut(err error, asked bool) {
 	p.state, p.err, p.asked = passShut, err, asked
 }
 
-func (p *pass) open() {
+// unasked shuts the pass of a request that is not written yet, and says whether
+// it did: what the other side says before that is no answer to it.
+func (p *pass) unasked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.state != passWaiting {
+		return false
+	}
+	p.state, p.err = passShut, errStale
+	return true
+}
+
+// open says that the first byte leaves now, unless the pass was shut meanwhile.
+func (p *pass) open() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != passWaiting {
+		return false
+	}
+	if p.writing != nil {
+		p.writing()
+	}
 	p.state, p.asked, p.wrote = passOpen, true, true
 	p.timer = time.AfterFunc(p.timeout, func() { p.cancel(errNoAnswer) })
 	p.started = time.Now()
+	return true
 }
 
 // nothingLeft takes back what open said: the kernel took no byte.

@@ -159,3 +159,34 @@ func TestClockStepsForthAndBack(t *testing.T) {
 		})
 	}
 }
+
+// Two workers that do not agree about the time of an idle shard must not move
+// its clock to and fro for ever.
+func TestClaimsDoNotFightOverAnIdleShard(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.lane("bank", 0)
+		w.start()
+		w.run(2 * time.Second)
+		shard := redisdb.ShardOf("bank")
+		// Somebody else undoes each move of this worker, from its own wrong view.
+		w.change(func() {
+			w.store.offset += 10_000_000
+			w.store.after = func(op, _ string) error {
+				if op == "claim" {
+					w.store.adj[shard] = 0
+				}
+				return nil
+			}
+		})
+		w.run(10 * time.Second)
+		moves := 0
+		w.change(func() { moves = w.store.steps })
+		w.run(10 * time.Second)
+		w.change(func() {
+			if more := w.store.steps - moves; more > 1 {
+				t.Errorf("the clock was moved %d times more by a worker whose move was undone", more)
+			}
+		})
+	})
+}

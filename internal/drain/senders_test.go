@@ -151,3 +151,23 @@ func TestManyLanesNeverTakeMoreThanThereAre(t *testing.T) {
 		}
 	})
 }
+
+// A worker with too few senders for what a lane could have ahead still uses them:
+// none may lie idle until the next look that comes by itself.
+func TestFewSendersAreUsed(t *testing.T) {
+	t.Parallel()
+	for senders, want := range map[int]int{10: 350, 20: 800, 24: 800, 30: 950, 60: 980} {
+		t.Run(fmt.Sprint(senders), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.cfg.Concurrency = senders
+				l := w.lane("bank", 1500, func(l *fakeLane) { l.interval = 5000 })
+				w.start()
+				w.run(5 * time.Second)
+				if got := w.count(l, "delivered"); got < want {
+					t.Errorf("%d jobs in 5s with %d senders, want %d", got, senders, want)
+				}
+			})
+		})
+	}
+}

@@ -243,7 +243,11 @@ func (lp *loop) planNext(l *lane, t *queue.Turn, r *queue.TurnReply, rep time.Du
 	l.group.agenda.plan(l, never)
 	switch {
 	case t.Want == 0: // no sender was to be had: others come first
-		l.group.nextClaim = max(l.group.nextClaim, rep+lp.jitter(starvedFor))
+		pause := rep + lp.jitter(starvedFor)
+		l.group.nextClaim = max(l.group.nextClaim, pause)
+		if planned {
+			l.group.promise(max(at, pause), rep)
+		}
 	case planned:
 		l.group.promise(at+lp.part(minSpread), rep)
 	}

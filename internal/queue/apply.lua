@@ -24,13 +24,13 @@ local function apply()
   local verdict = refused(old, C.source) or (C.deleting == '1' and 'version_mismatch')
   local gen = generation()
   if verdict then return {verdict, old or '0', int(gen), '0'} end
+  if not A.dry then work_when_full() end
   if A.lost and old and not A.dry then call('HSET', K.state, 'srv', 'lost') end
   if old and same(source) then return {'unchanged', old, int(gen), '0'} end
   if not old then gen = gen + 1 end
   local version = (tonumber(old or '') or 0) + 1
   verdict = old and 'updated' or 'created'
   if A.dry then return {verdict, int(version), int(gen), '0'} end
-  work_when_full()
   local conf = {'version', int(version), 'gen', int(gen), 'source', source}
   for i = A.fields, #ARGV do conf[#conf + 1] = ARGV[i] end
   write('HSET', K.conf, conf)

@@ -6,7 +6,7 @@ local function shard_clock(i)
   K.clock, A.expect, A.width = KEYS[2 * i + 2], tonumber(ARGV[p]), tonumber(ARGV[p + 1])
   A.confirmed, A.move = ARGV[p + 2], tonumber(ARGV[p + 3])
   local now, raw, adj = read_clock()
-  return now or raw + adj, raw, adj
+  return now or raw + adj, raw, adj, now or A.expect + A.width
 end
 
 local function claim()
@@ -14,13 +14,13 @@ local function claim()
   local adjs, out, wait, time = {}, {}, nil, nil
   for k = 0, n - 1 do
     local i = (tonumber(ARGV[2]) + k) % n
-    local now, raw, adj = shard_clock(i)
-    adjs[i + 1], time = int(adj), raw
     K.due = KEYS[2 * i + 1]
+    local now, raw, adj, sure = shard_clock(i)
+    adjs[i + 1], time = int(adj), raw
     local lanes = room > 0 and call('ZRANGEBYSCORE', K.due, '-inf', int(now), 'LIMIT', 0, room) or {}
     if lanes[1] then work_when_full() end
     for _, lane in ipairs(lanes) do
-      call('ZADD', K.due, int(now + 1000000), lane)
+      call('ZADD', K.due, int(sure + 1000000), lane)
       out[#out + 1] = int(i) ; out[#out + 1] = lane
     end
     room = room - #lanes

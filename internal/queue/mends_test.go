@@ -21,7 +21,7 @@ func tokens(name string) string {
 func TestRenamedTokenBucketGivesNoSecondBurst(t *testing.T) {
 	t.Parallel()
 	b := openBench(t, "redis")
-	granted := 0
+	granted, begin := 0, time.Now()
 	for i, name := range []string{"a", "b", "c", "a"} {
 		b.apply(tokens(name), "")
 		if i == 0 {
@@ -34,8 +34,9 @@ func TestRenamedTokenBucketGivesNoSecondBurst(t *testing.T) {
 		granted += len(r.Leases)
 	}
 	// The burst, and at 20 per second what comes within the horizon and the calls.
-	if granted < 10 || granted > 15 {
-		t.Errorf("%d granted over three renames at once; a burst is 10", granted)
+	most := 10 + int(20*(time.Since(begin)+100*time.Millisecond).Seconds()) + 1
+	if granted < 10 || granted > most {
+		t.Errorf("%d granted over three renames at once, at most %d; a burst is 10", granted, most)
 	}
 }
 
@@ -244,5 +245,33 @@ func TestFullServerIsDrained(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s on a full server: %v", name, err)
 		}
+	}
+}
+
+// The crash guard of a claim that came behind a step forward.
+func TestClaimBehindAStepThatIsMendedLater(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(fast), "")
+	b.accept(newJobs(10, "")...)
+	shard := redisdb.ShardOf(b.lane)
+	var views [redisdb.Shards]ClockView
+	c, err := b.s.Claim(t.Context(), []int{shard}, 0, 0, &views)
+	if err != nil {
+		t.Fatal(err)
+	}
+	views[shard] = ClockView{Expect: c.Logical[shard], Width: 1000}
+	b.pass(time.Hour) // the step
+	if c, err = b.s.Claim(t.Context(), []int{shard}, 0, 10, &views); err != nil || len(c.Lanes) != 1 {
+		t.Fatal(c, err)
+	}
+	// The reply is lost with its worker. Another one mends the step.
+	views[shard].Confirmed, views[shard].Move = c.Adj[shard], -time.Hour.Microseconds()
+	c, err = b.s.Claim(t.Context(), []int{shard}, 0, 10, &views)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Wait > 2*time.Second {
+		t.Errorf("the lane is due in %v", c.Wait)
 	}
 }

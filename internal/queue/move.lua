@@ -2,12 +2,14 @@
 local function promote(now, raw)
   local ids = call('ZRANGEBYSCORE', K.waiting, '-inf', int(now), 'LIMIT', 0, MANY)
   if #ids == 0 then return end
-  local tries, ready, b = tries_of(ids), {}, new_batch()
+  local tries, moved, ready, b = tries_of(ids), {}, {}, new_batch()
   for i, id in ipairs(ids) do
+    if b.deadbytes > MOST_BYTES then break end -- the rest is due at once
+    moved[i] = id
     local t = held_or_bury(b, id, tries[i], raw)
     if t then ready[#ready + 1] = {id = id, t = t} end
   end
-  write('ZREM', K.waiting, ids)
+  write('ZREM', K.waiting, moved)
   flush(b, raw)
   put_ready(ready)
 end

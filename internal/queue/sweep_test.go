@@ -1,9 +1,12 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"tundish/internal/redisdb"
 )
 
 // A sweep mends each lane that needs it and leaves the others alone, so that
@@ -39,13 +42,27 @@ func TestSweepMendsWhatNeedsIt(t *testing.T) {
 			if err := b.db.Client().ZAdd(ctx, done.key("doneends"), zero(string(mustOne(t, b, done.key("doneends"))))).Err(); err != nil {
 				t.Fatal(err)
 			}
+			keyed, cut := lane("old-key"), lane("deleting")
+			j := newJob("")
+			j.IdempotencyKey = "k"
+			keyed.accept(j)
+			keyed.turn(0, settleAll(keyed.turn(1).Leases, KindDelivered)...)
+			b.db.Client().Del(ctx, keyed.key("done"), keyed.key("doneends"))
+			b.db.Client().ZAdd(ctx, keyed.key("idemends"), zero(string(mustOne(t, b, keyed.key("idemends")))))
+			b.db.Client().HSet(ctx, cut.keys.Conf(), "deleting", "1")
 			before := b.db.Calls()
 			r, err := b.s.Sweep(ctx, time.Millisecond)
 			if err != nil || r != (Repairs{Entries: 1}) {
 				t.Errorf("swept %+v, %v", r, err)
 			}
 			if calls := b.db.Calls() - before; calls > 60 {
-				t.Errorf("%d calls for 122 lanes, 2 of which needed something", calls)
+				t.Errorf("%d calls for 124 lanes, 4 of which needed something", calls)
+			}
+			if n := b.db.Client().ZCard(ctx, keyed.key("idemends")).Val(); n != 0 {
+				t.Errorf("%d keys are kept beyond their time", n)
+			}
+			if n := b.db.Client().Exists(ctx, cut.keys.Conf()).Val(); n != 0 {
+				t.Error("a delete that was cut short is not carried on")
 			}
 			if n := b.db.Client().ZCard(ctx, done.key("doneends")).Val(); n != 0 {
 				t.Errorf("%d finished jobs are kept beyond their time", n)
@@ -66,16 +83,67 @@ func mustOne(t *testing.T, b *bench, key string) []byte {
 	return []byte(all[0])
 }
 
-// One sweep spreads over the time it is given.
+// One sweep spreads over the time it is given: each part of the lanes takes its share.
 func TestSweepSpreads(t *testing.T) {
 	t.Parallel()
 	b := openBench(t, "redis")
-	b.apply(perSecond(50), "")
+	for i := range 40 { // on all shards
+		b.lane = fmt.Sprint("lane-", i)
+		b.apply(perSecond(50), "")
+	}
 	begin := time.Now()
-	if _, err := b.s.Sweep(t.Context(), 200*time.Millisecond); err != nil {
+	if _, err := b.s.Sweep(t.Context(), 400*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took < 180*time.Millisecond {
-		t.Errorf("a sweep to be spread over 200ms took %s", took)
+	if took := time.Since(begin); took < 380*time.Millisecond {
+		t.Errorf("a sweep to be spread over 400ms took %s", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	before := b.db.Calls()
+	if _, err := b.s.Sweep(ctx, time.Minute); err == nil {
+		t.Error("a sweep that was cut short says nothing")
+	}
+	if calls := b.db.Calls() - before; calls > 16+3 {
+		t.Errorf("%d calls in the first 100ms of a minute", calls)
+	}
+}
+
+// A bound on history that was lowered holds for idle lanes too.
+func TestSweepKeepsTheHistoryOfIdleLanesWithinItsBound(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(fast), "")
+	b.accept(newJobs(1000, "")...)
+	for range 12 {
+		b.turn(0, settleAll(b.turn(100).Leases, KindDelivered)...)
+	}
+	b.apply(perSecond(fast), `"queue":{"max_history_bytes":"64KiB"}`)
+	for range 10 {
+		if _, err := b.s.Sweep(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := b.db.Client().HGet(t.Context(), b.keys.State(), "hist").Val()
+	n := b.db.Client().ZCard(t.Context(), b.key("doneends")).Val()
+	if n > 320 {
+		t.Errorf("%d results (%s bytes) are kept beside a bound of 64 KiB", n, h)
+	}
+}
+
+// One shard whose list cannot be read must not keep the others from being swept.
+func TestSweepBesideAShardThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	b.accept(newJobs(1, "")...)
+	if err := b.db.Client().ZRem(t.Context(), b.keys.Due(), b.lane).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, lanes := b.db.Keys().Shard((redisdb.ShardOf(b.lane) + 1) % redisdb.Shards)
+	b.db.Client().Set(t.Context(), lanes, "x", 0)
+	r, err := b.s.Sweep(t.Context(), time.Millisecond)
+	if r.Entries != 1 {
+		t.Errorf("swept %+v, %v", r, err)
 	}
 }

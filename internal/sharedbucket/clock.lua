@@ -19,6 +19,7 @@ local function read_clock()
     move = A.move
   end
   if move ~= 0 then
+    work_when_full()
     adj = adj + move
     call('HSET', K.clock, 'adj', int(adj))
     call('HINCRBY', K.clock, 'steps', 1)
