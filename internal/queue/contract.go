@@ -77,11 +77,11 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 	case "version_mismatch":
 		return nil, false, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", r.Name)
 	case "owned_by_file":
-		return nil, false, job.Errorf(job.CodeOwnedByFile, "a file owns %q; change it there", r.Name)
+		return nil, false, job.Errorf(job.CodeOwnedByFile, "a file owns %q; change it there, or put it with the file's set and revision", r.Name)
 	case "owned_by_other":
 		return nil, false, job.Errorf(job.CodeOwnedByFile, "%q was made by the API or another set of files", r.Name)
 	case "older":
-		return nil, false, job.Errorf(job.CodeVersionMismatch, "a newer revision of the file was applied to %q", r.Name)
+		return nil, false, job.Errorf(job.CodeVersionMismatch, "a newer revision than %d of the set %s was applied to %q", r.Source.Revision, r.Source.Set, r.Name)
 	default:
 		return nil, false, fmt.Errorf("apply: unknown verdict %q", verdict)
 	}
@@ -118,17 +118,27 @@ func (s *Store) apply(ctx context.Context, r ApplyRequest) (verdict string, effe
 
 func tombstone(c *destination.Contract) time.Duration { return max(minTombstone, c.LongestWindow()) }
 
-// Delete ends a destination. Live jobs refuse it unless cancelJobs ends them as cancelled.
+// Delete ends a destination that no file owns. Live jobs refuse it unless
+// cancelJobs ends them as cancelled.
 func (s *Store) Delete(ctx context.Context, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error) {
-	keep := minTombstone
-	if d, err := s.Destination(ctx, name); err == nil && d.Contract != nil {
-		keep = tombstone(d.Contract)
+	return s.DeleteOf(ctx, "", name, ifVersion, cancelJobs)
+}
+
+// DeleteOf is Delete for who speaks for a set of files: it ends what the set
+// owns or has let go, and nothing else.
+func (s *Store) DeleteOf(ctx context.Context, set, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error) {
+	keep, owner := minTombstone, ""
+	if d, err := s.Destination(ctx, name); err == nil {
+		owner = d.Source.Set
+		if d.Contract != nil {
+			keep = tombstone(d.Contract)
+		}
 	}
 	// A caller that leaves must not leave a lane half deleted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
 	defer cancel()
 	for {
-		reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds()})
+		reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds(), set})
 		if err != nil {
 			return 0, err
 		}
@@ -144,7 +154,9 @@ func (s *Store) Delete(ctx context.Context, name string, ifVersion int64, cancel
 		case "version_mismatch":
 			return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
 		case "owned_by_file":
-			return 0, job.Errorf(job.CodeOwnedByFile, "a file owns %q; remove it there", name)
+			return 0, job.Errorf(job.CodeOwnedByFile, "a file of the set %s owns %q; remove it there and prune, or delete it with set=%s", owner, name, owner)
+		case "owned_by_other":
+			return 0, job.Errorf(job.CodeOwnedByFile, "the set %s does not own %q: the API or another set made it", set, name)
 		case "not_empty":
 			return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
 		default:

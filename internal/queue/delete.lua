@@ -25,12 +25,20 @@ local function cancel_some(raw)
   return #b.gone
 end
 
+-- not_mine says whose the lane is, when it is not the caller's to delete.
+local function not_mine()
+  local kind, set = string.match(C.source or '', '^(%a+)|([^|]*)|')
+  if A.set == '' then return kind == 'file' and 'owned_by_file' end
+  return (kind ~= 'file' and kind ~= 'orphaned' or set ~= A.set) and 'owned_by_other'
+end
+
 local function delete()
   local now, raw = read_clock()
   fields(K.conf, {'version', 'gen', 'source', 'deleting', 'keep_done', 'keep_keys'}, C)
   if not C.version and call('EXISTS', K.conf) == 0 then return {'no_lane', '0'} end
   if A.ifversion > 0 and tonumber(C.version) ~= A.ifversion then return {'version_mismatch', '0'} end
-  if C.deleting ~= '1' and string.sub(C.source or '', 1, 5) == 'file|' then return {'owned_by_file', '0'} end
+  local owner = C.deleting ~= '1' and not_mine()
+  if owner then return {owner, '0'} end
   C.keep_done, C.keep_keys = tonumber(C.keep_done or '') or 900000000, tonumber(C.keep_keys or '') or 0
   load_state()
   work_when_full()
@@ -44,10 +52,9 @@ local function delete()
   save_state()
   if left > 0 then return {'more', '0'} end
   local last = tonumber(call('HGET', K.state, 'last') or '0') or 0
-  call('HSET', K.state, 'hist', int(math.max(0, S.hist - 230 * call('ZCARD', K.idemends))))
   for _, name in ipairs({'conf', 'jobs', 'ready', 'tenants', 'finish', 'tenantjobs', 'waiting', 'leased', 'tries', 'expires',
-    'calendar', 'idem', 'idemends', 'dead', 'deadjobs'}) do call('UNLINK', K[name]) end
-  call('HDEL', K.state, 'opaused', 'bytes', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty')
+    'calendar', 'idem', 'idemends', 'dead', 'deadjobs', 'done', 'doneends'}) do call('UNLINK', K[name]) end
+  call('HDEL', K.state, 'opaused', 'bytes', 'hist', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty')
   call('ZREM', K.due, A.lane)
   call('HSET', K.lanes, A.lane, int(generation()) .. '|0|' .. int(raw + A.keep))
   return {'deleted', int(math.max(0, last + 1000000 - now))}

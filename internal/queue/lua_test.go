@@ -18,7 +18,7 @@ var argvNames = map[string][]string{
 	"push":   {"lane", "wake", "n", "jobs"},
 	"apply":  {"lane", "wake", "ifversion", "ifnone", "dry", "kind", "set", "revision", "lost", "fields"},
 	"pause":  {"lane", "wake", "reason"},
-	"delete": {"lane", "ifversion", "cancel", "keep"},
+	"delete": {"lane", "ifversion", "cancel", "keep", "set"},
 	"read":   {"lane", "id"},
 	"survey": {"lanes", "known"},
 	"mend":   {"lane", "wake"},

@@ -101,6 +101,69 @@ func TestDeleteOfAFilesDestination(t *testing.T) {
 	}
 }
 
+// Who names the set deletes what it owns or let go, and nothing else.
+func TestDeleteOfASet(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		owner  Source
+		orphan bool
+		set    string
+		want   job.Code
+	}{
+		"its own":        {Source{Kind: "file", Set: "payments", Revision: 3}, false, "payments", ""},
+		"what it let go": {Source{Kind: "file", Set: "payments"}, true, "payments", ""},
+		"another set's":  {Source{Kind: "file", Set: "mails"}, false, "payments", job.CodeOwnedByFile},
+		"let go by it":   {Source{Kind: "file", Set: "mails"}, true, "payments", job.CodeOwnedByFile},
+		"the API's":      {Source{Kind: "api"}, false, "payments", job.CodeOwnedByFile},
+		"no set named":   {Source{Kind: "file", Set: "payments"}, false, "", job.CodeOwnedByFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t, "redis")
+			contract, written := contractOf(t, b.lane, perSecond(50), "")
+			if _, _, err := b.s.Apply(t.Context(), ApplyRequest{Name: b.lane, Contract: contract, Written: written, Source: c.owner}); err != nil {
+				t.Fatal(err)
+			}
+			if c.orphan {
+				if err := b.s.Orphan(t.Context(), b.lane, c.owner.Set, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := b.s.DeleteOf(t.Context(), c.set, b.lane, 0, false)
+			if c.want == "" && err != nil || c.want != "" && job.CodeOf(err) != c.want {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if c.want != "" && c.set == "" && !strings.Contains(err.Error(), "set=payments") {
+				t.Errorf("%v does not say what to do", err)
+			}
+			if _, err := b.s.Destination(t.Context(), b.lane); (err == nil) != (c.want != "") {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// What was deleted, or taken by others, is not let go a second time.
+func TestOrphanLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(50), "")
+	for _, deleted := range []bool{false, true} {
+		if deleted {
+			if _, err := b.s.Delete(t.Context(), b.lane, 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.s.Orphan(t.Context(), b.lane, "payments", 3); err != nil {
+			t.Fatal(err)
+		}
+		d, err := b.s.Destination(t.Context(), b.lane)
+		if deleted && job.CodeOf(err) != job.CodeDestinationNotFound || !deleted && (err != nil || d.Source.Kind != "api") {
+			t.Errorf("deleted %v: %+v, %v", deleted, d, err)
+		}
+	}
+}
+
 // One lane with data of a wrong kind is shown as faulty, and the others are listed.
 func TestDamagedLaneDoesNotHideTheList(t *testing.T) {
 	t.Parallel()
