@@ -132,7 +132,7 @@ func queue(o *object) Queue {
 	return Queue{
 		Capacity:        o.whole("capacity", 10_000, 1, 10_000_000),
 		MaxBytes:        quantity(o, sizes, "max_bytes", 256*mib, 64*kib, tib),
-		MaxJobBytes:     quantity(o, sizes, "max_job_bytes", 256*kib, kib, 16*mib),
+		MaxJobBytes:     quantity(o, sizes, "max_job_bytes", 256*kib, kib, 4*mib),
 		MaxHistoryBytes: quantity(o, sizes, "max_history_bytes", gib, 64*kib, tib),
 		Aging:           quantity(o, durations, "aging", 10*time.Second, 0, day),
 		WhenPaused:      WhenPaused(o.choice("when_paused", string(Accept), string(Accept), string(Refuse))),

@@ -244,7 +244,7 @@ func TestDetailsNameTheRange(t *testing.T) {
 		{"limits.0.burst", `2`, "burst: only algorithm: token_bucket has a burst"},
 		{"limits.0.algoritm", `"leaky_bucket"`, "algoritm: no such field; did you mean algorithm?"},
 		{"target.http.timeout", `10`, "timeout: 10 is not allowed; give one whole number and a unit (ms, s, m, h, d) from 100ms to 10m"},
-		{"queue.max_job_bytes", `"1GiB"`, `max_job_bytes: "1GiB" is not allowed; give one whole number and a unit (B, KiB, MiB, GiB) from 1KiB to 16MiB`},
+		{"queue.max_job_bytes", `"1GiB"`, `max_job_bytes: "1GiB" is not allowed; give one whole number and a unit (B, KiB, MiB, GiB) from 1KiB to 4MiB`},
 		{"guard", `"11%"`, `guard: "11%" is not allowed; give a percentage with at most four decimals from 0% to 10%`},
 		{"maxInFlight", `1`, "maxInFlight: no such field; did you mean max_in_flight?"},
 		{"queue.when_paused", `"drop"`, `when_paused: "drop" is not allowed; give accept or refuse`},

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,4 +82,28 @@ func TestDamagedContract(t *testing.T) {
 		r.put(name, contract{URL: site.url + name, Rate: 50})
 		r.arrived(site, ids[name], patience)
 	}
+}
+
+// The largest bodies that a contract may allow are sent, and a destination
+// beside them keeps its pace.
+func TestLargestBodiesAreSent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.startEnqueuer()
+	r.startWorkers(2)
+	large, small := r.startBank(bank.Config{Latency: 20 * time.Millisecond}), r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.do(http.MethodPut, r.at("large"), fmt.Sprintf(`{"target":{"http":{"url":%q}},"limits":[{"rate":20,"per":"1s"}],"queue":{"max_job_bytes":"4MiB"}}`, large.url),
+		http.StatusOK, http.StatusCreated)
+	r.put("small", contract{URL: small.url, Rate: 50})
+	body := fmt.Sprintf(`{"body_text":%q}`, strings.Repeat("x", 4<<20))
+	var ids []string
+	for range 6 {
+		ids = append(ids, r.do(http.MethodPost, r.at("large")+"/jobs", body, http.StatusAccepted).header.Get("Tundish-Job-Id"))
+	}
+	beside := r.push("small", 100)
+	r.arrived(small, beside, patience)
+	r.arrived(large, ids, patience)
+	r.settled("large")
+	r.mustJudge("small", small, bank.Case{Rate: 50, Per: time.Second, Jobs: 100})
+	r.mustJudge("large", large, bank.Case{Rate: 20, Per: time.Second, Jobs: 6})
 }

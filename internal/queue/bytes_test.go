@@ -94,3 +94,38 @@ func TestCrashesOfLargeJobsAreBuriedInSteps(t *testing.T) {
 	}
 	b.checkDump()
 }
+
+// A reply that carries much needs time on its way: the slots of large jobs lie
+// further ahead, or they would be over before the bodies are there.
+func TestLargeJobsGetLaterSlots(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		jobs, size  int
+		least, most time.Duration // from now to the first slot
+	}{
+		"small":         {50, 1 << 10, 5 * time.Millisecond, 6 * time.Millisecond},
+		"a few hundred": {3, 300 << 10, 40 * time.Millisecond, 60 * time.Millisecond},
+		"the largest":   {1, 4 << 20, 200 * time.Millisecond, 230 * time.Millisecond},
+		"beyond":        {1, 15 << 20, 395 * time.Millisecond, 400 * time.Millisecond}, // as a contract of old may allow
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t, "redis")
+			b.apply(perSecond(fast), `"queue":{"max_job_bytes":"4MiB"}`)
+			b.acceptLarge(c.jobs, c.size)
+			r := b.turnAs("w1", Turn{Want: 100, Lead: 5 * time.Millisecond, Ahead: 100 * time.Millisecond})
+			if len(r.Leases) != c.jobs {
+				t.Fatalf("%d leases of %d jobs: %s", len(r.Leases), c.jobs, r.Why)
+			}
+			if ahead := time.Duration(r.Leases[0].Slot-r.Logical) * time.Microsecond; ahead < c.least || ahead > c.most {
+				t.Errorf("the first slot lies %s ahead, want %s to %s", ahead, c.least, c.most)
+			}
+			for i := 1; i < len(r.Leases); i++ {
+				if r.Leases[i].Slot <= r.Leases[i-1].Slot {
+					t.Error("two jobs in one slot")
+				}
+			}
+			b.checkDump()
+		})
+	}
+}

@@ -3,15 +3,20 @@
 -- (nothing was wanted).
 -- A lease: id, token, slot, sent, used, crashes, first, history, envelope.
 
--- affordable cuts the choice to A.bytes of bodies; a larger job goes alone.
+local LIGHT = 131072 -- bytes of bodies that a reply carries in no time
+local CARRIED = 20 -- bytes per µs that a reply is taken to carry beyond that; a busy machine does
+
+-- affordable cuts the choice to A.bytes of bodies; a larger job goes alone. Answers
+-- also how much longer than A.lead the reply needs to carry them, in µs.
 local function affordable(chosen)
-  if S.bytes <= A.bytes then return #chosen end
-  local bytes = 0
+  if S.bytes <= LIGHT then return #chosen, 0 end
+  local bytes, n = 0, #chosen
   for i, c in ipairs(chosen) do
-    bytes = bytes + call('HSTRLEN', K.jobs, c.id)
-    if bytes > A.bytes and i > 1 then return i - 1 end
+    local size = call('HSTRLEN', K.jobs, c.id)
+    if bytes + size > A.bytes and i > 1 then n = i - 1 break end
+    bytes = bytes + size
   end
-  return #chosen
+  return n, math.floor(math.max(0, bytes - LIGHT) / CARRIED)
 end
 
 -- sort_out parses the chosen jobs: those that may take a slot, and batches of
@@ -75,8 +80,14 @@ local function lease(list, now, raw)
   local before, want = snapshot(list), math.min(A.want, room)
   local slots = grant(list, now, want)
   local chosen = choose(#slots)
-  local n = affordable(chosen)
+  local n, carry = affordable(chosen)
   if #slots == 0 then return {}, 'slot' end
+  if carry > 0 and slots[1] < now + A.lead + carry then
+    restore(list, before)
+    slots = grant(list, now, n, math.min(A.lead + carry, MAX_HORIZON))
+    n = math.min(n, #slots)
+    if n == 0 then return {}, 'slot' end
+  end
   local good, members, b = sort_out(chosen, n, function(i) return raw + slots[i] - now end, raw)
   write('ZREM', K.ready, members)
   flush(b, raw)

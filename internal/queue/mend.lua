@@ -33,7 +33,7 @@ local function tombstone(raw)
   local over = tonumber(string.match(call('HGET', K.lanes, A.lane) or '', '^%d+|0|(%d+)$') or '')
   if not over or over > raw then return 0 end
   call('HDEL', K.lanes, A.lane)
-  for _, name in ipairs({'state', 'done', 'doneends'}) do call('UNLINK', K[name]) end
+  call('UNLINK', K.state)
   return 1
 end
 

@@ -204,7 +204,7 @@ func (m *model) mend() {
 	m.sync()
 }
 
-// remove deletes the lane: live jobs end as cancelled, and only slots and ends stay.
+// remove deletes the lane: nothing is known of its jobs any more.
 func (m *model) remove() {
 	m.note("delete")
 	if _, err := m.b.s.Delete(context.Background(), m.b.lane, 0, true); err != nil {
@@ -212,12 +212,8 @@ func (m *model) remove() {
 	}
 	m.gone, m.keys = true, map[string]modelKey{}
 	m.sync()
-	for id, j := range m.jobs {
-		if j.state == job.Dead || j.state == job.Unknown {
-			delete(m.jobs, id)
-		} else if j.state.Live() {
-			m.end(j, job.Cancelled)
-		}
+	for id := range m.jobs {
+		delete(m.jobs, id)
 	}
 }
 

@@ -151,14 +151,16 @@ func TestStateSurvivesDelete(t *testing.T) {
 	if _, err := b.s.Delete(ctx, b.lane, 0, true); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.turn(0, delivered(l)); r.Status != TurnNoLane || r.Verdicts[0] != "ok" {
+	if r := b.turn(0, delivered(l)); r.Status != TurnNoLane || r.Verdicts[0] != "gone" {
 		t.Errorf("a late result: %+v", r)
 	}
 	if d := b.apply(slow, ""); d.Generation != 2 || d.Live.Depth != 0 {
 		t.Errorf("%+v", d)
 	}
-	if got := b.state(l.ID); got != job.Delivered {
-		t.Errorf("the job is %s", got)
+	for _, id := range []job.ID{l.ID, keyed.ID} {
+		if _, err := b.s.Job(ctx, b.lane, id); job.CodeOf(err) != job.CodeJobNotFound {
+			t.Errorf("job %s of the old lane: %v", id, err)
+		}
 	}
 	again := newJob("a")
 	again.IdempotencyKey = "k"

@@ -13,9 +13,11 @@ local function snapshot(list)
   return copy
 end
 
--- grant charges up to n slots from now + lead to now + horizon and returns them.
-local function grant(list, now, n)
-  local slots, from, to = {}, now + A.lead, now + math.max(A.horizon, A.lead)
+-- grant charges up to n slots from now + lead, by default the caller's, to now +
+-- horizon and returns them.
+local function grant(list, now, n, lead)
+  lead = lead or A.lead
+  local slots, from, to = {}, now + lead, now + math.max(A.horizon, lead)
   while #slots < n do
     local t = earliest(list, from)
     if t > to then break end
@@ -25,9 +27,14 @@ local function grant(list, now, n)
   return slots
 end
 
+-- restore takes back what was charged since a snapshot.
+local function restore(list, before)
+  for i, l in ipairs(list) do l.state = before[i] end
+end
+
 -- regrant charges only the first n of the slots, from a snapshot taken before grant.
 local function regrant(list, before, slots, n)
-  for i, l in ipairs(list) do l.state = before[i] end
+  restore(list, before)
   for i = 1, n do each_limit(list, 'charge', slots[i]) end
 end
 
