@@ -25,7 +25,7 @@ type Store interface {
 	Job(ctx context.Context, destination string, id job.ID) (*queue.Status, error)
 	Destinations(ctx context.Context, prefix, after string, limit int) (list []*queue.Destination, next string, err error)
 	Apply(ctx context.Context, req queue.ApplyRequest) (d *queue.Destination, created bool, err error)
-	Delete(ctx context.Context, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error)
+	DeleteOf(ctx context.Context, set, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error)
 	Pause(ctx context.Context, name, reason string) (effective time.Duration, err error)
 	Resume(ctx context.Context, name string) (effective time.Duration, err error)
 }

@@ -29,9 +29,6 @@ type destinationView struct {
 	EffectiveInMS *int64 `json:"effective_in_ms,omitempty" doc:"After a change: by then the slots granted before have ended"`
 }
 
-// kindOrphaned is the source of a destination that its file no longer names.
-const kindOrphaned = "orphaned"
-
 type sourceView struct {
 	Kind     string `json:"kind" doc:"api, file, orphaned (its file no longer names it) or demo"`
 	Set      string `json:"set,omitempty"`
@@ -170,7 +167,9 @@ func (a *API) destination(ctx context.Context, name string) (*queue.Destination,
 
 type putInput struct {
 	Conditions
-	DryRun bool `query:"dry_run" doc:"Check everything and change nothing"`
+	DryRun   bool   `query:"dry_run" doc:"Check everything and change nothing"`
+	Set      string `query:"set" doc:"The contract is of this set of files and owned by it, as if an enqueuer had read it there: what the API or another set made is refused (owned_by_file)"`
+	Revision int64  `query:"revision" minimum:"0" maximum:"9007199254740991" doc:"Of the file of the set; an older one than was applied is refused (version_mismatch)"`
 }
 
 // contractBytes bounds a contract.
@@ -208,6 +207,10 @@ func (a *API) apply(ctx context.Context, in *putInput) (*queue.Destination, bool
 	if err != nil {
 		return nil, false, err
 	}
+	source, err := in.source()
+	if err != nil {
+		return nil, false, err
+	}
 	version, err := a.ifVersion(ctx, &in.Conditions)
 	if err != nil {
 		return nil, false, err
@@ -215,7 +218,7 @@ func (a *API) apply(ctx context.Context, in *putInput) (*queue.Destination, bool
 	sctx, cancel := writeContext(ctx)
 	defer cancel()
 	d, created, err := a.cfg.Store.Apply(sctx, queue.ApplyRequest{
-		Name: in.Destination, Contract: contract, Written: written, Source: queue.Source{Kind: "api"},
+		Name: in.Destination, Contract: contract, Written: written, Source: source,
 		IfVersion: version, IfNone: in.IfNoneMatch != "", DryRun: in.DryRun,
 	})
 	a.contracts.forget(in.Destination)
@@ -229,6 +232,7 @@ type deleteInput struct {
 	DestinationPath
 	IfMatch    string `header:"If-Match" doc:"ETag the destination must have"`
 	CancelJobs bool   `query:"cancel_jobs" doc:"End its jobs as cancelled; without it the destination must be empty"`
+	Set        string `query:"set" doc:"Delete what this set of files owns or let go, and nothing else (owned_by_file); without it a file's destination is refused"`
 }
 
 // changeOutput answers a change of what may be sent.
@@ -253,13 +257,16 @@ func (a *API) deleteDestination(ctx context.Context, in *deleteInput) (*changeOu
 	if destination.ValidName(in.Destination) != nil {
 		return nil, newProblem(ctx, noDestination(in.Destination))
 	}
+	if err := checkSet(in.Set); err != nil {
+		return nil, newProblem(ctx, err)
+	}
 	version, err := a.ifVersion(ctx, &Conditions{DestinationPath: in.DestinationPath, IfMatch: in.IfMatch})
 	if err != nil {
 		return nil, a.problem(ctx, err)
 	}
 	sctx, cancel := writeContext(ctx)
 	defer cancel()
-	effective, err := a.cfg.Store.Delete(sctx, in.Destination, version, in.CancelJobs)
+	effective, err := a.cfg.Store.DeleteOf(sctx, in.Set, in.Destination, version, in.CancelJobs)
 	a.contracts.forget(in.Destination)
 	if err != nil {
 		return nil, a.problem(ctx, storeError(sctx, err))

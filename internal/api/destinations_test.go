@@ -171,10 +171,48 @@ func TestDeletePauseResume(t *testing.T) {
 		t.Errorf("%d, %q", r.status, s.paused)
 	}
 	do(a, "POST", "/v1/destinations/none/pause", nil).problem(t, job.CodeDestinationNotFound)
-	if r := do(a, "DELETE", bank+"?cancel_jobs=true", nil, "If-Match", `"7"`); r.status != 200 || s.deleted != "bank 7 true" {
+	if r := do(a, "DELETE", bank+"?cancel_jobs=true", nil, "If-Match", `"7"`); r.status != 200 || s.deleted != " bank 7 true" {
 		t.Errorf("%d %s, %q", r.status, r.body, s.deleted)
 	}
 	do(a, "DELETE", "/v1/destinations/none", nil).problem(t, job.CodeDestinationNotFound)
+}
+
+// Who names a set speaks for its file.
+func TestSetAndRevision(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		query string
+		code  job.Code
+		want  queue.Source
+	}{
+		"none":                 {"", "", queue.Source{Kind: "api"}},
+		"a set":                {"?set=payments", "", queue.Source{Kind: "file", Set: "payments"}},
+		"with its revision":    {"?set=payments&revision=7", "", queue.Source{Kind: "file", Set: "payments", Revision: 7}},
+		"a revision alone":     {"?revision=7", job.CodeInvalid, queue.Source{}},
+		"no name":              {"?set=a|b", job.CodeInvalid, queue.Source{}},
+		"no revision":          {"?set=payments&revision=-1", job.CodeInvalid, queue.Source{}},
+		"beyond whole numbers": {"?set=payments&revision=9007199254740992", job.CodeInvalid, queue.Source{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFakeStore()
+			r := do(newTestAPI(t, s), "PUT", bank+c.query, strings.NewReader(bankContract))
+			if c.code != "" {
+				r.problem(t, c.code)
+			} else if r.status != 200 {
+				t.Errorf("%d %s", r.status, r.body)
+			}
+			if s.applied.Source != c.want {
+				t.Errorf("%+v, want %+v", s.applied.Source, c.want)
+			}
+		})
+	}
+	s := newFakeStore()
+	a := newTestAPI(t, s)
+	if r := do(a, "DELETE", bank+"?set=payments", nil); r.status != 200 || s.deleted != "payments bank 0 false" {
+		t.Errorf("%d %s, %q", r.status, r.body, s.deleted)
+	}
+	do(a, "DELETE", bank+"?set=P", nil).problem(t, job.CodeInvalid)
 }
 
 func TestJobView(t *testing.T) {

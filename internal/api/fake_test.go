@@ -182,8 +182,8 @@ func (s *fakeStore) Apply(_ context.Context, req queue.ApplyRequest) (*queue.Des
 	return d, req.IfNone, nil
 }
 
-func (s *fakeStore) Delete(_ context.Context, name string, ifVersion int64, cancelJobs bool) (time.Duration, error) {
-	s.deleted = name + " " + strconv.FormatInt(ifVersion, 10) + " " + strconv.FormatBool(cancelJobs)
+func (s *fakeStore) DeleteOf(_ context.Context, set, name string, ifVersion int64, cancelJobs bool) (time.Duration, error) {
+	s.deleted = set + " " + name + " " + strconv.FormatInt(ifVersion, 10) + " " + strconv.FormatBool(cancelJobs)
 	return 0, s.found(name)
 }
 
