@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
 	"golang.org/x/term"
+
+	"tundish/internal/destination"
 )
 
 type pauseCmd struct {
@@ -46,16 +49,31 @@ type deleteCmd struct {
 	remote
 	Destination string `arg:"" help:"The destination."`
 	CancelJobs  bool   `name:"cancel-jobs" help:"End its jobs as cancelled; without it the destination must be empty."`
+	Set         string `placeholder:"NAME" help:"Delete what this set of files owns; without it a file's destination is refused."`
 }
 
-func (c *deleteCmd) check(p *problems) { checkName(p, c.Destination) }
+func (c *deleteCmd) check(p *problems) {
+	checkName(p, c.Destination)
+	if c.Set != "" {
+		if err := destination.ValidName(c.Set); err != nil {
+			p.add("--set: %v", err)
+		}
+	}
+}
 
 func (c *deleteCmd) run(ctx context.Context, s *session) error {
 	question := "delete " + c.Destination
-	path := destinationPath(c.Destination)
+	query := url.Values{}
 	if c.CancelJobs {
 		question += " and cancel its jobs"
-		path += "?cancel_jobs=true"
+		query.Set("cancel_jobs", "true")
+	}
+	if c.Set != "" {
+		query.Set("set", c.Set)
+	}
+	path := destinationPath(c.Destination)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
 	}
 	if err := s.confirm(ctx, question); err != nil {
 		return err

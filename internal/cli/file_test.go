@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net/http"
 	"os"
@@ -50,6 +51,7 @@ type contracts struct {
 	t  *testing.T
 	mu sync.Mutex
 	at map[string]string // name → contract
+	by map[string]string // name → set and revision of who put it
 }
 
 func (c *contracts) routes() map[string]http.HandlerFunc {
@@ -64,7 +66,9 @@ func (c *contracts) get(w http.ResponseWriter, r *http.Request) {
 		says(http.StatusNotFound, problemBody("destination_not_found", "none"))(w, r)
 		return
 	}
-	says(http.StatusOK, `{"name":"x","contract":`+contract+`}`, "ETag", `"7"`)(w, r)
+	set, revision, _ := strings.Cut(c.by[r.PathValue("d")], "@")
+	source := `{"kind":"file","set":"` + set + `","revision":` + cmp.Or(revision, "0") + `}`
+	says(http.StatusOK, `{"name":"x","source":`+source+`,"contract":`+contract+`}`, "ETag", `"7"`)(w, r)
 }
 
 // put takes what the API takes, on the conditions that it was given.
@@ -84,6 +88,10 @@ func (c *contracts) put(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Get("dry_run") != "true" {
 		c.at[name] = string(written)
+		if c.by == nil {
+			c.by = map[string]string{}
+		}
+		c.by[name] = r.URL.Query().Get("set") + "@" + r.URL.Query().Get("revision")
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -111,6 +119,44 @@ func TestApply(t *testing.T) {
 	}
 	apply("-o", "json").want(t, exitDone, `"result": "unchanged"`, "")
 	apply("-o", "yaml").want(t, exitDone, "- name: one\n    result: unchanged\n", "")
+}
+
+// What stands there under another owner, or as of another revision, is put
+// again: who owns it is for the API to judge.
+func TestApplyTellsItsSetAndRevision(t *testing.T) {
+	t.Parallel()
+	c := &contracts{t: t, at: map[string]string{}}
+	routes := c.routes()
+	routes["GET /v1/destinations"] = says(200, `{"destinations":[`+listed("one", "file", "payments", "")+`]}`)
+	f := newFakeAPI(t, routes)
+	apply := func(head string) ending {
+		return world{}.run(t.Context(), "apply", "-f", tempFile(t, "d.yaml", head+twoDestinations), "--server", f.URL)
+	}
+	apply("set: payments\nrevision: 7").want(t, exitDone, "one  created\ntwo  created\n", "")
+	if c.by["one"] != "payments@7" {
+		t.Errorf("put as %q", c.by["one"])
+	}
+	apply("set: payments\nrevision: 7").want(t, exitDone, "one  unchanged\n", "")
+	apply("set: payments\nrevision: 8").want(t, exitDone, "one  updated\n", "")
+	apply("set: mails").want(t, exitDone, "one  updated\n", "")
+	if c.by["one"] != "mails@" {
+		t.Errorf("put as %q", c.by["one"])
+	}
+}
+
+// A file that is older than what stands there changes nothing, not even what is new in it.
+func TestApplyOfAnOlderFile(t *testing.T) {
+	t.Parallel()
+	newer := strings.Replace(listed("three", "orphaned", "payments", ""), `"payments"`, `"payments","revision":7`, 1)
+	f := newFakeAPI(t, map[string]http.HandlerFunc{"GET /v1/destinations": says(200, `{"destinations":[`+newer+`]}`)})
+	for _, args := range [][]string{nil, {"--dry-run"}, {"--prune"}} {
+		file := tempFile(t, "d.yaml", "set: payments\nrevision: 6"+twoDestinations)
+		e := world{}.run(t.Context(), append([]string{"apply", "-f", file, "--server", f.URL}, args...)...)
+		e.want(t, exitFailed, "", "nothing was changed: revision 6 of the set payments is older than revision 7, which was applied to three")
+	}
+	if calls := f.seen(); len(calls) != 3 {
+		t.Errorf("calls %v", calls)
+	}
 }
 
 func TestApplyFailures(t *testing.T) {

@@ -132,6 +132,8 @@ func TestChanges(t *testing.T) {
 		{[]string{"resume", "bank", "-o", "name"}, exitDone, "bank\n", "POST /v1/destinations/bank/resume "},
 		{[]string{"delete", "bank", "--yes"}, exitDone, "bank deleted", "DELETE /v1/destinations/bank "},
 		{[]string{"delete", "bank", "--yes", "--cancel-jobs"}, exitDone, "bank deleted", "DELETE /v1/destinations/bank?cancel_jobs=true "},
+		{[]string{"delete", "bank", "--yes", "--set", "payments"}, exitDone, "bank deleted", "DELETE /v1/destinations/bank?set=payments "},
+		{[]string{"delete", "bank", "--yes", "--set", "P"}, exitUsage, "", ""},
 		{[]string{"delete", "bank"}, exitUsage, "", ""},
 	}
 	for _, c := range cases {

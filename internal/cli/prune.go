@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
-// prune deletes what the file's set held and the file no longer names. It never
-// destroys jobs, dead ones neither: what holds some is named and stays.
+// prune deletes what the file's set owns or has let go and the file does not
+// name. It never destroys jobs, dead ones neither: what holds some is named and stays.
 func (c *applyCmd) prune(ctx context.Context, s *session, file *destination.File) ([]applied, error) {
 	there, err := s.everyDestination(ctx)
 	if err != nil {
@@ -31,7 +32,7 @@ func (c *applyCmd) prune(ctx context.Context, s *session, file *destination.File
 			continue
 		}
 		a := applied{Name: d.Name, Result: "deleted"}
-		if err := c.pruneOne(ctx, s, d); err != nil {
+		if err := c.pruneOne(ctx, s, file, d); err != nil {
 			a.Result, a.Error = "failed", err.Error()
 			report(s.stderr, fmt.Errorf("%s: %w", d.Name, err))
 			first = cmp.Or(first, err)
@@ -50,9 +51,9 @@ const (
 	kindOrphaned = "orphaned"
 )
 
-func (c *applyCmd) pruneOne(ctx context.Context, s *session, d *destinationDoc) error {
-	if d.Source.Kind == kindFile {
-		return &failure{exitFailed, "not pruned: an enqueuer's file still names it"}
+func (c *applyCmd) pruneOne(ctx context.Context, s *session, file *destination.File, d *destinationDoc) error {
+	if err := d.newer(file); err != nil {
+		return fmt.Errorf("not pruned: %w", err)
 	}
 	var holds []string
 	for _, jobs := range []struct {
@@ -64,12 +65,12 @@ func (c *applyCmd) pruneOne(ctx context.Context, s *session, d *destinationDoc) 
 		}
 	}
 	if len(holds) > 0 {
-		return &failure{exitFailed, "not pruned: it holds " + strings.Join(holds, ", ") + "; when they may go: tundish delete " + d.Name + " --cancel-jobs"}
+		return &failure{exitFailed, "not pruned: it holds " + strings.Join(holds, ", ") + "; when they may go: tundish delete " + d.Name + " --set " + file.Set + " --cancel-jobs"}
 	}
 	if c.DryRun {
 		return nil
 	}
-	_, err := s.api.do(ctx, request{method: http.MethodDelete, path: destinationPath(d.Name), header: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(d.Version))}})
+	_, err := s.api.do(ctx, request{method: http.MethodDelete, path: destinationPath(d.Name) + "?" + url.Values{"set": {file.Set}}.Encode(), header: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(d.Version))}})
 	if e, ok := errors.AsType[*apiError](err); ok && e.problem.Code == string(job.CodeDestinationNotFound) {
 		return nil // another was faster
 	}

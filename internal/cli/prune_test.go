@@ -33,7 +33,8 @@ func deletes(f *fakeAPI) []string {
 	var list []string
 	for _, call := range f.seen() {
 		if strings.HasPrefix(call, "DELETE") {
-			list = append(list, strings.Fields(call)[1])
+			path, _, _ := strings.Cut(strings.Fields(call)[1], "?")
+			list = append(list, path)
 		}
 	}
 	return list
@@ -42,7 +43,7 @@ func deletes(f *fakeAPI) []string {
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	removed := func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("If-Match") != `"7"` || r.URL.RawQuery != "" {
+		if r.Header.Get("If-Match") != `"7"` || r.URL.RawQuery != "set=default" {
 			t.Errorf("If-Match %q, query %q: want what was seen, and no job cancelled", r.Header.Get("If-Match"), r.URL.RawQuery)
 		}
 		says(200, `{}`)(w, r)
@@ -60,8 +61,10 @@ func TestPrune(t *testing.T) {
 	}{
 		{"orphans of the set alone", removed, nil, []string{"--prune"}, exitDone, "gone  deleted\n", nil, []string{"/v1/destinations/gone"}},
 		{"not without the flag", removed, nil, nil, exitDone, "one  created\n", nil, nil},
-		{"what holds jobs is named", removed, jobsLeft, []string{"--prune"}, exitFailed, "late  deleted\n",
-			[]string{"full: not pruned: it holds 3 live jobs, 2 dead jobs;", "read: not pruned: an enqueuer's file still names it"}, []string{"/v1/destinations/gone", "/v1/destinations/late"}},
+		{"what holds jobs is named", removed, jobsLeft, []string{"--prune"}, exitFailed, "late  deleted\nread  deleted\n",
+			[]string{"full: not pruned: it holds 3 live jobs, 2 dead jobs;", "tundish delete full --set default --cancel-jobs"},
+			[]string{"/v1/destinations/gone", "/v1/destinations/late", "/v1/destinations/read"}},
+		{"taken by others in between", says(409, problemBody("owned_by_file", "the set default does not own it")), nil, []string{"--prune"}, exitFailed, "", []string{"gone: owned_by_file"}, []string{"/v1/destinations/gone"}},
 		{"dry", removed, nil, []string{"--prune", "--dry-run"}, exitDifferent, "gone  deleted\n", []string{"3 differences found"}, nil},
 		{"filled in between", says(409, problemBody("destination_not_empty", "jobs")), nil, []string{"--prune"}, exitFailed, "", []string{"gone: destination_not_empty"}, []string{"/v1/destinations/gone"}},
 		{"deleted in between", says(404, problemBody("destination_not_found", "none")), nil, []string{"--prune"}, exitDone, "gone  deleted\n", nil, []string{"/v1/destinations/gone"}},
