@@ -101,7 +101,9 @@ func TestSentinelFailsOver(t *testing.T) {
 	redistest.NextMaster(t, sentinel, master)
 	r.arrived(site, ids, patience)
 	r.settled("bank")
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, MayRepeat: rate/10 + 2})
+	// What had not reached the replica when its master died is not known to have
+	// been sent: on a busy machine half a second of it.
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, MayRepeat: rate / 2})
 	more := r.push("bank", 20)
 	r.arrived(site, more, patience)
 }

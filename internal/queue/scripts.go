@@ -20,19 +20,29 @@ func lua(name string) redisdb.Part {
 	return redisdb.Part{Name: name, Source: string(source)}
 }
 
+// open and shut put what stands between them into a function of its own. A call
+// makes all functions of its script anew, and Lua looks for each local that one of
+// them uses along all that were used before; what an outer function has looked
+// up is only copied. So the tools are a level above the mechanisms, and these
+// above the main parts: that halves what a call costs before it does anything.
+var (
+	open = redisdb.Part{Name: "open", Source: "local function inner()"}
+	shut = redisdb.Part{Name: "shut", Source: "end\nreturn inner()"}
+)
+
 // script joins the parts of a lane script in their one order: keys, shared
 // tools, the script's own arguments, then the mechanisms, then its main parts.
 func script(name string, mains ...string) *redisdb.Script {
-	parts := []redisdb.Part{redisdb.Prelude(), sharedbucket.EnvLua(), lua(name + "_args")}
+	parts := []redisdb.Part{redisdb.Prelude(), sharedbucket.EnvLua(), lua(name + "_args"), open}
 	parts = append(parts, sharedbucket.Parts()...)
 	for _, n := range []string{"lane", "envelope", "fair"} {
 		parts = append(parts, lua(n))
 	}
-	parts = append(parts, redisdb.Part{Name: "keys", Source: idempotency.Lua})
+	parts = append(parts, redisdb.Part{Name: "keys", Source: idempotency.Lua}, open)
 	for _, n := range append([]string{"ends", "recover", "move", "trim", "look"}, mains...) {
 		parts = append(parts, lua(n))
 	}
-	return redisdb.NewScript(name, parts...)
+	return redisdb.NewScript(name, append(parts, shut, shut)...)
 }
 
 var (
