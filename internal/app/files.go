@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +29,13 @@ type files struct {
 
 	installation string
 	seen         [sha256.Size]byte // of the file that was applied last
+	refused      error             // what of it is not in force; nil: all of it is
+	again        time.Time         // when that is tried again
 }
+
+// refusedAgain is how long what others own, or a newer file made, is left
+// alone: it may have been deleted since.
+const refusedAgain = time.Minute
 
 func newFiles(path string, file *destination.File, store *queue.Store, log *slog.Logger, reloads *prometheus.GaugeVec) *files {
 	f := &files{path: path, file: file, store: store, log: log.With("component", "files")}
@@ -45,6 +54,7 @@ func (f *files) start(ctx context.Context) error {
 		if err := f.apply(ctx, f.file, false); err != nil {
 			return err
 		}
+		f.watch.report(f.refused)
 	}
 	f.watch.start()
 	return nil
@@ -65,8 +75,11 @@ func (f *files) look(ctx context.Context) error {
 		return nil
 	}
 	changed, err := settled(ctx, f.seen, func() ([sha256.Size]byte, error) { return destination.Sum(f.path) })
-	if err != nil || !changed && !lost {
+	if err != nil {
 		return err
+	}
+	if again := f.refused != nil && !time.Now().Before(f.again); !changed && !lost && !again {
+		return f.refused
 	}
 	file, err := destination.ParsePath(f.path)
 	if err != nil {
@@ -76,19 +89,23 @@ func (f *files) look(ctx context.Context) error {
 		return err
 	}
 	f.installation, f.seen = id, file.Sum
-	return nil
+	return f.refused
 }
 
-// apply stores what the file holds. A destination that somebody else owns is
-// left alone; the others are applied all the same.
+// apply stores what the file holds. A destination that somebody else owns, or
+// that a newer file made, is left alone and noted; the others are applied all the same.
 func (f *files) apply(ctx context.Context, file *destination.File, lost bool) error {
 	var failed []error
+	var refused []string
 	for _, e := range file.Destinations {
 		_, created, err := f.store.Apply(ctx, queue.ApplyRequest{Name: e.Contract.Name, Contract: e.Contract, Written: e.Written,
 			Source: queue.Source{Kind: "file", Set: file.Set, Revision: file.Revision}, MemoryLost: lost})
 		switch job.CodeOf(err) {
 		case job.CodeOwnedByFile, job.CodeVersionMismatch:
-			f.log.Warn("a destination of the file was not applied", "destination", e.Contract.Name, "error", err)
+			if f.refused == nil || file.Sum != f.seen {
+				f.log.Warn("a destination of the file was not applied", "destination", e.Contract.Name, "error", err)
+			}
+			refused = append(refused, e.Contract.Name)
 			continue
 		}
 		if err != nil {
@@ -100,8 +117,22 @@ func (f *files) apply(ctx context.Context, file *destination.File, lost bool) er
 		}
 		f.log.Debug("destination applied", "destination", e.Contract.Name, "created", created)
 	}
+	f.refused, f.again = notInForce(refused, len(file.Destinations)), time.Now().Add(refusedAgain)
 	failed = append(failed, f.orphan(ctx, file))
 	return errors.Join(failed...)
+}
+
+// notInForce says what of a file is not in force, some by name; nil when all of it is.
+func notInForce(refused []string, all int) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	const named = 5
+	text := strings.Join(refused[:min(named, len(refused))], ", ")
+	if len(refused) > named {
+		text += ", …"
+	}
+	return fmt.Errorf("%d of its %d destinations are others' or of a newer revision: %s", len(refused), all, text)
 }
 
 // orphan lets go of what the set owns and the file no longer names: it goes on

@@ -38,7 +38,7 @@ type watch struct {
 // newReloads is the metric of all watches of a process.
 func newReloads(reg prometheus.Registerer) *prometheus.GaugeVec {
 	good := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tundish", Name: "config_last_reload_successful",
-		Help: "1 when the file is in force as it stands, 0 when it is broken and the last good one is."}, []string{"file"})
+		Help: "1 when the file is in force as it stands, 0 when it is broken, and the last good one is, or when a part of it was not applied."}, []string{"file"})
 	reg.MustRegister(good)
 	return good
 }
@@ -84,9 +84,9 @@ func (w *watch) report(err error) {
 	}
 	if text != w.broken {
 		if err != nil {
-			w.log.Error("the "+w.file+" file was not applied; the last good one stays in force", "error", err)
+			w.log.Error("the "+w.file+" file is not in force as it stands; what was in force before stays so", "error", err)
 		} else {
-			w.log.Info("the " + w.file + " file is applied")
+			w.log.Info("the " + w.file + " file is in force")
 		}
 		w.broken = text
 	}
