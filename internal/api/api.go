@@ -36,6 +36,13 @@ type Config struct {
 	// Keys are the producers' keys; nil: no key is needed and every caller
 	// may do everything.
 	Keys *Keys
+	// OwnNames: answer only requests whose Host is an address or a name of this
+	// machine. For a door without keys, which a page of another site could reach
+	// under a name of its own.
+	OwnNames bool
+	// Named says whether a file of this process names the destination: while the
+	// store does not have it, it is unavailable and not unknown. Default: none is.
+	Named func(name string) bool
 	// Version of the program, for the OpenAPI document. Default "dev".
 	Version string
 	// Log gets what a caller must not see. Default: nothing is logged.
@@ -54,6 +61,9 @@ func (c *Config) fill() error {
 	}
 	if c.MetricsDestinations < 0 {
 		return errors.New("api: MetricsDestinations is negative")
+	}
+	if c.Named != nil {
+		c.Store = namedStore{c.Store, c.Named}
 	}
 	if c.Version == "" {
 		c.Version = "dev"
@@ -100,12 +110,18 @@ func New(cfg Config) (*API, error) {
 		cancel(err)
 		return nil, err
 	}
-	a.handler = &entry{mux: mux, origin: http.NewCrossOriginProtection(), metrics: m, log: cfg.Log}
+	a.handler = &entry{mux: mux, origin: http.NewCrossOriginProtection(), metrics: m, log: cfg.Log, bodies: &bodies{limit: bodiesBytes},
+		ownNames: cfg.OwnNames}
 	return a, nil
 }
 
 // Handler serves the API.
 func (a *API) Handler() http.Handler { return a.handler }
+
+// KeepSeries drops the metrics of destinations that are gone, so that others
+// may have their labels. Call it with each new list of all destinations: one
+// that is missing for a while is gone.
+func (a *API) KeepSeries(exists func(name string) bool) { a.metrics.keep(exists) }
 
 // Close answers what still waits and returns when no call of the store is
 // under way, at most a few seconds later. Stop the server first.

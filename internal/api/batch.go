@@ -139,6 +139,9 @@ func (b *batch) parse(docs []json.RawMessage, producer string) {
 		if err == nil {
 			j, err = parseJob(doc, producer, b.contract, b.api.cfg.Now())
 		}
+		if err == nil {
+			err = checkExpiry(j, b.api.cfg.Now())
+		}
 		if err != nil {
 			b.refuse(i, err)
 			continue
@@ -171,7 +174,7 @@ func (b *batch) push(ctx context.Context) error {
 			return nil
 		}
 		for n, r := range results {
-			if err := b.api.verdict(b.contract.Name, r); err != nil {
+			if err := b.api.verdict(b.contract, r); err != nil {
 				b.refuse(b.places[done+n], err)
 				continue
 			}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -23,7 +22,8 @@ const (
 // bodyTimeout bounds how long a caller may take to send a body.
 const bodyTimeout = 10 * time.Second
 
-// readBody reads the request's body, at most limit bytes. What is announced
+// readBody reads the request's body, at most limit bytes and what is free of
+// the budget of all bodies. What is announced
 // as larger is refused before a byte is read. huma's own reading has one
 // bound per operation; ours depends on the destination.
 func readBody(ctx context.Context, limit int64, types ...string) ([]byte, string, error) {
@@ -42,7 +42,7 @@ func readBody(ctx context.Context, limit int64, types ...string) ([]byte, string
 	if rc.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
 		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
+	data, err := c.readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength, limit)
 	if err != nil {
 		c.w.Header().Set("Connection", "close")
 		return nil, "", readError(err, limit)
@@ -51,6 +51,9 @@ func readBody(ctx context.Context, limit int64, types ...string) ([]byte, string
 }
 
 func readError(err error, limit int64) error {
+	if job.CodeOf(err) == job.CodeOverloaded {
+		return err
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge("the request has more than %d bytes", limit)
 	}

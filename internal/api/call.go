@@ -13,6 +13,10 @@ type call struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	producer *producer
+
+	bodies *bodies // the budget for what it sends
+	held   int64   // of that
+	until  []<-chan struct{}
 }
 
 type callKey struct{}

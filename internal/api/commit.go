@@ -51,7 +51,8 @@ type entryGroup struct {
 	jobs    []*job.Job
 	bytes   int64
 	until   time.Time // the caller gives up then
-	left    bool      // it has, before the call began
+	left    bool      // it has
+	begun   bool      // its call is or was under way
 	results []queue.PushResult
 	err     error
 	done    chan struct{}
@@ -70,9 +71,9 @@ func (c *committer) push(ctx context.Context, destination string, jobs []*job.Jo
 	case <-g.done:
 		return g.results, g.err
 	case <-timer.C:
-		return c.leave(g, errStoreSlow)
+		return c.leave(ctx, g, errStoreSlow)
 	case <-ctx.Done():
-		return c.leave(g, context.Cause(ctx))
+		return c.leave(ctx, g, context.Cause(ctx))
 	}
 }
 
@@ -97,8 +98,8 @@ func (c *committer) enter(destination string, g *entryGroup) error {
 }
 
 // leave is for a caller that waits no longer. A group whose call has not
-// begun is dropped; one under way may have been stored.
-func (c *committer) leave(g *entryGroup, cause error) ([]queue.PushResult, error) {
+// begun is dropped; one under way may have been stored, and holds the bodies.
+func (c *committer) leave(ctx context.Context, g *entryGroup, cause error) ([]queue.PushResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -106,6 +107,11 @@ func (c *committer) leave(g *entryGroup, cause error) ([]queue.PushResult, error
 		return g.results, g.err
 	default:
 		g.left = true
+		if g.begun {
+			callOf(ctx).keepUntil(g.done)
+		} else {
+			c.release(g)
+		}
 		return nil, unconfirmed(cause)
 	}
 }
@@ -140,6 +146,7 @@ func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
 		if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+g.bytes > callBytes) {
 			break
 		}
+		g.begun = true
 		groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+g.bytes
 		queued[0] = nil
 	}
@@ -154,20 +161,24 @@ func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
 // drop lets go of a group whose caller has left or is about to: what it was
 // told is not to become untrue.
 func (c *committer) drop(g *entryGroup) bool {
-	if !g.left && time.Now().Before(g.until) {
+	if g.left { // and was released then
+		return true
+	}
+	if time.Now().Before(g.until) {
 		return false
 	}
 	c.release(g)
-	if !g.left {
-		g.err = unconfirmed(errStoreSlow)
-		close(g.done)
-	}
+	g.err = unconfirmed(errStoreSlow)
+	close(g.done)
 	return true
 }
 
+// release lets go of the jobs: the group may wait on in the queue for its turn
+// to be dropped, and they hold what their callers sent.
 func (c *committer) release(g *entryGroup) {
 	c.jobs -= len(g.jobs)
 	c.bytes -= g.bytes
+	g.jobs = nil
 }
 
 // call asks the store, for at most the timeout.
@@ -196,7 +207,7 @@ func (c *committer) answer(groups []*entryGroup, results []queue.PushResult, err
 	defer c.mu.Unlock()
 	for _, g := range groups {
 		if err == nil {
-			g.results, results = results[:len(g.jobs)], results[len(g.jobs):]
+			g.results, results = results[:len(g.jobs):len(g.jobs)], results[len(g.jobs):]
 		}
 		g.err = err
 		c.release(g)

@@ -45,11 +45,11 @@ func checkJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return job.Errorf(job.CodeMalformed, "the body is not UTF-8; send other bytes as body_base64")
 	}
-	var v json.RawMessage
-	err := json.Unmarshal(data, &v)
-	if err == nil {
+	if json.Valid(data) {
 		return nil
 	}
+	var v json.RawMessage
+	err := json.Unmarshal(data, &v) // once more, for what is wrong
 	if len(bytes.TrimSpace(data)) == 0 {
 		return job.Errorf(job.CodeMalformed, "the body is empty")
 	}
@@ -58,38 +58,6 @@ func checkJSON(data []byte) error {
 		detail += " (at byte " + strconv.FormatInt(syntax.Offset, 10) + ")"
 	}
 	return job.Errorf(job.CodeMalformed, "%s", detail)
-}
-
-// members lists an object's members in order; false when raw, which must be
-// valid JSON, is no object. It is our own walk because a struct would hide
-// the order, repeated names and the case of names.
-func members(raw []byte) ([]member, bool) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, false
-	}
-	var list []member
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, false
-		}
-		m := member{name: name.(string)} //nolint:forcetypeassert // a name of valid JSON is a string
-		if err := dec.Decode(&m.value); err != nil {
-			return nil, false
-		}
-		list = append(list, m)
-	}
-	return list, true
-}
-
-// elements lists an array's elements; false when raw is no array.
-func elements(raw []byte) ([]json.RawMessage, bool) {
-	if !startsWith(raw, '[') {
-		return nil, false
-	}
-	var list []json.RawMessage
-	return list, json.Unmarshal(raw, &list) == nil
 }
 
 func startsWith(raw []byte, c byte) bool {
@@ -169,7 +137,8 @@ func (f *fieldErrors) moment(at string, raw []byte) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	var t time.Time
-	if err := t.UnmarshalText([]byte(s)); err != nil {
+	// RFC 3339 lets t and z be small; Go does not.
+	if err := t.UnmarshalText([]byte(strings.ToUpper(s))); err != nil {
 		f.bad(at, "%s is not allowed; give an RFC 3339 time with a zone, such as 2026-12-01T09:00:00Z", clip(strconv.Quote(s), 60))
 		return time.Time{}, false
 	}

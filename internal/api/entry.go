@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,12 +25,16 @@ type entry struct {
 	origin  *http.CrossOriginProtection
 	metrics *metrics
 	log     *slog.Logger
+	bodies  *bodies
+	// ownNames: only requests to a name or an address of this machine are answered.
+	ownNames bool
 }
 
 func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	rec := &recorder{ResponseWriter: w}
-	c := &call{id: requestID(r), w: rec, producer: &producer{}}
+	c := &call{id: requestID(r), w: rec, producer: &producer{}, bodies: e.bodies}
+	defer c.release()
 	r = r.WithContext(withCall(r.Context(), c))
 	c.r = r
 
@@ -45,6 +53,9 @@ func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route finds who answers and the pattern that names the request in metrics:
 // never the raw path, which callers choose.
 func (e *entry) route(r *http.Request) (http.Handler, string) {
+	if e.ownNames && !ownName(r.Host) {
+		return refuse(job.Errorf(job.CodeForbidden, "without keys only requests to 127.0.0.1 or localhost are answered; start the enqueuer with --keys FILE, or with --insecure-no-auth if everybody who can reach it may push")), "foreign_host"
+	}
 	if err := e.origin.Check(r); err != nil {
 		return refuse(job.Errorf(job.CodeForbidden, "a page of another site may not call this API")), "cross_site"
 	}
@@ -53,8 +64,12 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 		return refuse(job.Errorf(job.CodeNotFound, "there is no such path")), "unmatched"
 	}
 	// Query() leaves out what it cannot read, and a list without its cursor begins again.
-	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
 		return refuse(job.Errorf(job.CodeMalformed, "the query cannot be read: a %% in it is not followed by two hex digits, or it holds a semicolon")), "unmatched"
+	}
+	if err := repeated(query); err != nil {
+		return refuse(err), "unmatched"
 	}
 	handler, pattern := e.mux.Handler(r)
 	if pattern == "" {
@@ -62,6 +77,30 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 	}
 	_, route, _ := strings.Cut(pattern, " ")
 	return e.mux, route
+}
+
+// ownName says whether a Host header names this machine. A page of another
+// site whose name was made to lead to 127.0.0.1 (DNS rebinding) is of the same
+// origin as we are, and is known by that name alone.
+func ownName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+}
+
+// repeated refuses parameters that are given twice: no call takes lists, and
+// whichever counted, the caller may have meant the other.
+func repeated(query url.Values) error {
+	var f fieldErrors
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if n := len(query[name]); n > 1 {
+			f.bad("/query"+token(name), "is given %d times", n)
+		}
+	}
+	return invalid(f)
 }
 
 // recovered answers for a handler that panicked.

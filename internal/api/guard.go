@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -38,7 +39,10 @@ func guard(keys *Keys, bad *badKeys) func(huma.Context, func(huma.Context)) {
 // identify finds the producer by its key. Only wrong keys are counted: who
 // sends none has guessed nothing.
 func identify(keys *Keys, bad *badKeys, r *http.Request) (*producer, error) {
-	key := presented(r)
+	key, err := presented(r)
+	if err != nil {
+		return nil, err
+	}
 	if key == "" {
 		return nil, job.Errorf(job.CodeUnauthenticated, "send a key as Authorization: Bearer, Tundish-Key or the user name of Basic")
 	}
@@ -79,15 +83,35 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// presented takes the key from where a caller may put it; empty when there is none.
-func presented(r *http.Request) string {
+// presented takes the key from where a caller may put it; empty when there is
+// none. Two that differ are none either: whichever counted, the caller, or a
+// proxy in between, may have meant the other.
+func presented(r *http.Request) (string, error) {
+	found := ""
+	for _, key := range slices.Concat(authorized(r), r.Header.Values("Tundish-Key")) {
+		if key == "" {
+			continue
+		}
+		if found != "" && key != found {
+			return "", job.Errorf(job.CodeUnauthenticated, "the request holds different keys in Authorization and Tundish-Key; send one")
+		}
+		found = key
+	}
+	return found, nil
+}
+
+// authorized lists the keys of Authorization.
+func authorized(r *http.Request) []string {
 	if user, _, ok := r.BasicAuth(); ok {
-		return user
+		return []string{user}
 	}
-	if scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(key)
+	var keys []string
+	for _, value := range r.Header.Values("Authorization") {
+		if scheme, key, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			keys = append(keys, strings.TrimSpace(key))
+		}
 	}
-	return r.Header.Get("Tundish-Key")
+	return keys
 }
 
 // producerName is who pushes, as jobs and metrics call it.

@@ -82,6 +82,8 @@ func TestBadFields(t *testing.T) {
 		{"expires_in of 0", `{"expires_in":"0s"}`, job.CodeInvalid, "/expires_in"},
 		{"expires_in overflows", `{"expires_in":"99999999999h"}`, job.CodeInvalid, "/expires_in"},
 		{"expires_at", `{"expires_at":"tomorrow"}`, job.CodeInvalid, "/expires_at"},
+		{"expires_at in the past", `{"expires_at":"2020-01-01T00:00:00Z"}`, job.CodeInvalid, "/expires_at"},
+		{"expires_at before all time", `{"expires_at":"0001-01-01T00:00:00Z"}`, job.CodeInvalid, "/expires_at"},
 		{"expires_at far ahead", `{"expires_at":"9999-01-01T00:00:00Z"}`, job.CodeInvalid, "/expires_at"},
 		{"expires before delay", `{"delay":"10s","expires_in":"10s"}`, job.CodeInvalid, "/expires_in"},
 		{"expires before deliver_at", `{"deliver_at":"2026-12-01T09:00:30Z","expires_at":"2026-12-01T09:00:30Z"}`, job.CodeInvalid, "/expires_at"},
@@ -126,7 +128,7 @@ func TestBoundsAreAllowed(t *testing.T) {
 		`{"timeout":"10s","max_attempts":8}`, `{"timeout":"100ms","max_attempts":1}`,
 		`{"headers":{` + many(64, "X-", `"1"`) + `}}`,
 		`{"metadata":{` + many(20, "k", `"v"`) + `}}`,
-		`{"expires_at":"2020-01-01T00:00:00Z"}`, `{"expires_at":"0001-01-01T00:00:00Z"}`,
+		`{"expires_at":"2020-01-01T00:00:00Z","idempotency_key":"k"}`, `{"expires_at":"0001-01-01T00:00:00Z","idempotency_key":"l"}`,
 		`{"tenant":null,"headers":null,"email":null,"delay":null}`,
 		`{"body_text":"\ufffd �"}`,
 	} {

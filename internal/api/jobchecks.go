@@ -163,8 +163,7 @@ func (d *jobDraft) readExpiresIn(at string, raw json.RawMessage) {
 }
 
 // checkTimes looks at the relations that hold at any moment, so that a
-// repeated push is judged as the first was. An expiry that has passed is no
-// error for the same reason: the repeat is answered with the first job.
+// repeated push is judged as the first was.
 func (d *jobDraft) checkTimes() {
 	j := d.job
 	if d.given["delay"] && d.given["deliver_at"] {
@@ -179,4 +178,14 @@ func (d *jobDraft) checkTimes() {
 	if !j.ExpiresAt.IsZero() && !j.DeliverAt.IsZero() && !j.ExpiresAt.After(j.DeliverAt) {
 		d.bad("/expires_at", "the job would expire before it is due: give a time after deliver_at")
 	}
+}
+
+// checkExpiry refuses a job that could only expire. One with an Idempotency-Key
+// may be the repeat of a push that came in time, which is answered with the
+// first job; when it is none, it is taken and has expired.
+func checkExpiry(j *job.Job, now time.Time) error {
+	if j.IdempotencyKey != "" || j.ExpiresAt.IsZero() || j.ExpiresAt.After(now) {
+		return nil
+	}
+	return invalid([]job.FieldError{{Pointer: "/expires_at", Detail: "has passed; give a time to come", Code: job.CodeInvalid}})
 }

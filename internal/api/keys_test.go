@@ -36,6 +36,38 @@ func testKeys(t *testing.T) func(*Config) {
 	return func(c *Config) { c.Keys = keys }
 }
 
+// Of two different keys none counts; the same one twice is one.
+func TestDifferentKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	a := newTestAPI(t, newFakeStore(), testKeys(t))
+	for _, tc := range []struct {
+		authorization []string
+		key           string
+		ok            bool
+	}{
+		{[]string{"Bearer pusher"}, "pusher", true},
+		{[]string{"Bearer pusher"}, "", true},
+		{[]string{"Digest x"}, "pusher", true},
+		{[]string{"Bearer pusher"}, "mailer", false},
+		{[]string{"Bearer mailer"}, "pusher", false},
+		{[]string{"Basic cHVzaGVyOg=="}, "mailer", false},
+		{[]string{"Bearer pusher", "Bearer mailer"}, "", false},
+	} {
+		r := newRequest("POST", bankJobs, strings.NewReader(`{}`))
+		r.Header["Authorization"] = tc.authorization
+		r.Header.Set("Tundish-Key", tc.key)
+		got := send(a, r)
+		if tc.ok && got.status != 202 {
+			t.Errorf("%+v: %d %s", tc, got.status, got.body)
+		}
+		if !tc.ok {
+			if p := got.problem(t, job.CodeUnauthenticated); !strings.Contains(p.Detail, "different keys") {
+				t.Errorf("%+v: %s", tc, p.Detail)
+			}
+		}
+	}
+}
+
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	s := newFakeStore()

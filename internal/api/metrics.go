@@ -31,8 +31,18 @@ type metrics struct {
 
 	mu     sync.Mutex
 	max    int
-	labels map[string]bool
+	labels map[string]*label
+	now    func() time.Time
 }
+
+// label is the destination label that a destination has for itself.
+type label struct {
+	missing time.Time // since when lists do not name it; zero: they do
+}
+
+// goneAfter is how long a destination must be missing before its series go: a
+// list may be older than it, or made while a store without memory is filled again.
+const goneAfter = 10 * time.Second
 
 func newMetrics(reg prometheus.Registerer, maxDestinations int) (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -49,7 +59,8 @@ func newMetrics(reg prometheus.Registerer, maxDestinations int) (*metrics, error
 		refused:   counter("jobs_rejected_total", "Jobs refused, by problem code.", "destination", "code"),
 		producers: counter("producer_requests_total", "Requests by the producer whose key was used and status.", "producer", "code"),
 		max:       cmp.Or(maxDestinations, defaultMetricsDestinations),
-		labels:    map[string]bool{},
+		labels:    map[string]*label{},
+		now:       time.Now,
 	}
 	if reg == nil {
 		reg = prometheus.NewRegistry()
@@ -68,36 +79,61 @@ func newMetrics(reg prometheus.Registerer, maxDestinations int) (*metrics, error
 func (m *metrics) create(destination string) {
 	m.taken.WithLabelValues(destination)
 	m.repeated.WithLabelValues(destination)
-	for _, code := range []job.Code{job.CodeQueueFull, job.CodeQueueBytesFull, job.CodeTenantShareFull, job.CodeUnavailable, job.CodeInvalid} {
+	for _, code := range []job.Code{job.CodeQueueFull, job.CodeQueueBytesFull, job.CodeTenantShareFull, job.CodeOverloaded, job.CodeUnavailable, job.CodeInvalid} {
 		m.refused.WithLabelValues(destination, string(code))
 	}
 }
 
-// label gives the destination's own label to the first few that exist.
-func (m *metrics) label(destination string) string {
+// count gives f the destination's own label, for the first few that exist. It
+// holds the lock, so that no series comes back behind keep.
+func (m *metrics) count(destination string, f func(label string)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.labels[destination] {
+	f(m.label(destination))
+}
+
+func (m *metrics) label(destination string) string {
+	if m.labels[destination] != nil {
 		return destination
 	}
 	if len(m.labels) >= m.max {
 		return others
 	}
-	m.labels[destination] = true
+	m.labels[destination] = &label{}
 	m.create(destination)
 	return destination
 }
 
+// keep drops the series of destinations that no longer exist.
+func (m *metrics) keep(exists func(name string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	for name, l := range m.labels {
+		switch {
+		case exists(name):
+			l.missing = time.Time{}
+		case l.missing.IsZero():
+			l.missing = now
+		case now.Sub(l.missing) >= goneAfter:
+			delete(m.labels, name)
+			for _, c := range []*prometheus.CounterVec{m.taken, m.repeated, m.refused} {
+				c.DeletePartialMatch(prometheus.Labels{"destination": name})
+			}
+		}
+	}
+}
+
 func (m *metrics) accepted(destination string) {
-	m.taken.WithLabelValues(m.label(destination)).Inc()
+	m.count(destination, func(label string) { m.taken.WithLabelValues(label).Inc() })
 }
 
 func (m *metrics) replayed(destination string) {
-	m.repeated.WithLabelValues(m.label(destination)).Inc()
+	m.count(destination, func(label string) { m.repeated.WithLabelValues(label).Inc() })
 }
 
 func (m *metrics) rejected(destination string, code job.Code) {
-	m.refused.WithLabelValues(m.label(destination), string(code)).Inc()
+	m.count(destination, func(label string) { m.refused.WithLabelValues(label, string(code)).Inc() })
 }
 
 // rejectedUnknown counts a push to a destination that may not exist.

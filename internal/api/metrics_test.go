@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"tundish/internal/job"
 )
 
 // values reads all counters, by name and labels.
@@ -81,6 +84,52 @@ func TestDestinationLabelsAreBounded(t *testing.T) {
 	}
 	if len(labels) != 4 || !labels[others] || m.label("0") != "0" {
 		t.Errorf("%v", labels)
+	}
+}
+
+// A destination that is gone for a while gives its label to another, and one
+// that is there keeps what it counted.
+func TestSeriesOfGoneDestinationsGo(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	m, err := newMetrics(reg, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1_800_000_000, 0)
+	m.now = func() time.Time { return at }
+	there := map[string]bool{"stays": true}
+	keep := func(later time.Duration) {
+		at = at.Add(later)
+		m.keep(func(name string) bool { return there[name] })
+	}
+	has := func(name string) bool {
+		_, ok := values(t, reg)["tundish_jobs_accepted_total destination="+name]
+		return ok
+	}
+	m.accepted("stays")
+	m.accepted("goes")
+	m.rejected("goes", job.CodeInvalid)
+	m.accepted("third")
+	keep(0)
+	there["goes"] = true // it was only made after the list
+	keep(time.Second)
+	there["goes"] = false
+	keep(time.Hour)
+	keep(goneAfter - 1)
+	if !has("goes") || has("third") {
+		t.Error("gone too early")
+	}
+	keep(1)
+	m.accepted("third")
+	got := values(t, reg)
+	if got["tundish_jobs_accepted_total destination=stays"] != 1 || got["tundish_jobs_accepted_total destination=third"] != 1 {
+		t.Errorf("%v", got)
+	}
+	for key := range got {
+		if strings.Contains(key, "=goes") {
+			t.Errorf("still there: %s", key)
+		}
 	}
 }
 

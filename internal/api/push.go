@@ -67,7 +67,7 @@ func (a *API) pushOne(ctx context.Context, contract *destination.Contract) (*pus
 		return nil, err
 	}
 	r := results[0]
-	if err := a.verdict(contract.Name, r); err != nil {
+	if err := a.verdict(contract, r); err != nil {
 		return nil, err
 	}
 	out := &pushOutput{
@@ -105,7 +105,7 @@ func (a *API) readJob(ctx context.Context, contract *destination.Contract) (*job
 		j.IdempotencyKey = key
 	}
 	fixKey(j, contract)
-	return j, nil
+	return j, checkExpiry(j, a.cfg.Now())
 }
 
 // fixKey sets the key that the destination gets where the contract wants the
@@ -130,7 +130,8 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// pausedRetryAfter is a guess: nobody knows when an operator resumes.
+// pausedRetryAfter is a guess: nobody knows when an operator resumes. The store
+// guesses the same when a full queue is paused.
 const pausedRetryAfter = 30 * time.Second
 
 var refusedCodes = map[queue.Verdict]job.Code{
@@ -142,32 +143,28 @@ var refusedCodes = map[queue.Verdict]job.Code{
 }
 
 // verdict counts what became of a job and turns a refusal into an error.
-func (a *API) verdict(name string, r queue.PushResult) error {
+func (a *API) verdict(c *destination.Contract, r queue.PushResult) error {
 	switch r.Verdict {
 	case queue.Accepted:
-		a.metrics.accepted(name)
+		a.metrics.accepted(c.Name)
 		return nil
 	case queue.Replayed:
-		a.metrics.replayed(name)
+		a.metrics.replayed(c.Name)
 		return nil
 	}
 	code, ok := refusedCodes[r.Verdict]
 	if !ok {
 		return job.Errorf(job.CodeInternal, "the push failed")
 	}
-	e := &job.Error{Code: code}
+	e := &job.Error{Code: code, Detail: refusalDetail(c, r)}
 	switch code {
 	case job.CodeIdempotencyKeyReused:
-		e.Detail = "the key belongs to job " + string(r.ID) + ", which is another request"
-		if r.ID == "" {
-			e.Detail = "the key belongs to another request"
-		}
 		return e
 	case job.CodeDestinationPaused:
 		e.RetryAfter = max(r.RetryAfter, pausedRetryAfter)
 		return e
 	}
-	e.RetryAfter = atLeastMS(a.refusals.wait(name, r.RetryAfter, r.DrainPerSecond))
+	e.RetryAfter = atLeastMS(a.refusals.wait(c.Name, r.RetryAfter, r.DrainPerSecond))
 	return &refusal{err: e, quota: quotaOf(r.Capacity, r.Depth, e.RetryAfter)}
 }
 

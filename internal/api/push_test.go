@@ -148,6 +148,7 @@ func TestDeliverAt(t *testing.T) {
 	}{
 		{"soon", "2026-12-01T10:00:30.25+01:00", now.Add(30250 * time.Millisecond)},
 		{"just past", "2026-12-01T08:59:59Z", now.Add(-time.Second)},
+		{"small letters", "2026-12-01t09:00:30z", now.Add(30 * time.Second)},
 		{"long past is at once", "2020-01-01T00:00:00Z", time.Time{}},
 		{"before all time", "0001-01-01T00:00:00Z", time.Time{}},
 	}
@@ -218,9 +219,11 @@ func TestRefusalsOfTheStore(t *testing.T) {
 	tests := []struct {
 		verdict queue.Verdict
 		code    job.Code
+		detail  string
 	}{
-		{queue.Full, job.CodeQueueFull}, {queue.BytesFull, job.CodeQueueBytesFull}, {queue.ShareFull, job.CodeTenantShareFull},
-		{queue.Paused, job.CodeDestinationPaused}, {queue.Conflict, job.CodeIdempotencyKeyReused}, {"news", job.CodeInternal},
+		{queue.Full, job.CodeQueueFull, "the queue holds 100 of 100 jobs"}, {queue.BytesFull, job.CodeQueueBytesFull, "of the 256MiB"},
+		{queue.ShareFull, job.CodeTenantShareFull, "the tenant has its share"}, {queue.Paused, job.CodeDestinationPaused, "is paused"},
+		{queue.Conflict, job.CodeIdempotencyKeyReused, "another request"}, {"news", job.CodeInternal, "failed"},
 	}
 	for _, tc := range tests {
 		t.Run(string(tc.verdict), func(t *testing.T) {
@@ -229,6 +232,9 @@ func TestRefusalsOfTheStore(t *testing.T) {
 			s.verdict = queue.PushResult{Verdict: tc.verdict, Capacity: 100, Depth: 100, RetryAfter: 1200 * time.Millisecond, DrainPerSecond: 50}
 			r := do(newTestAPI(t, s), "POST", bankJobs, strings.NewReader(`{}`))
 			p := r.problem(t, tc.code)
+			if !strings.Contains(p.Detail, tc.detail) || strings.Contains(p.Detail, "guess") {
+				t.Errorf("detail %q, want %q in it", p.Detail, tc.detail)
+			}
 			if r.status == 429 && (p.RetryAfterMS != 1200 || r.header.Get("Retry-After") != "2" || r.header.Get("RateLimit") != `"queue";r=0;t=2`) {
 				t.Errorf("%d ms, %v", p.RetryAfterMS, r.header)
 			}

@@ -76,6 +76,9 @@ func TestOverRedisALife(t *testing.T) {
 		t.Fatalf("%+v, then %+v", first, again)
 	}
 	push(`{"body":{"a":1},"tenant":"t"}`).problem(t, job.CodeIdempotencyKeyReused)
+	if r := push(`{"body":{"a": 1},"tenant":"t"}`); r.header.Get("RateLimit-Policy") != `"queue";q=100` || r.header.Get("RateLimit") != `"queue";r=99` {
+		t.Errorf("a replay has %v", r.header)
+	}
 
 	var j jobView
 	do(a, "GET", first.StatusURL, nil).into(t, &j)
@@ -109,6 +112,32 @@ func TestOverRedisALife(t *testing.T) {
 func toldBy(t *testing.T, r answer) string {
 	t.Helper()
 	return told(r.results(t))
+}
+
+// A full queue says so in words, and that nobody knows how long while it is paused.
+func TestOverRedisFullAndPaused(t *testing.T) {
+	t.Parallel()
+	a := newRedisAPI(t, redistest.Shared(t))
+	jobs := make([]string, 100)
+	for i := range jobs {
+		jobs[i] = `{}`
+	}
+	if r := do(a, "POST", bankBatch, strings.NewReader(`{"jobs":[`+strings.Join(jobs, ",")+`]}`)); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	if d := do(a, "POST", bankJobs, strings.NewReader(`{}`)).problem(t, job.CodeQueueFull).Detail; d != "the queue holds 100 of 100 jobs" {
+		t.Errorf("detail %q", d)
+	}
+	do(a, "POST", bank+"/pause", nil)
+	p := do(a, "POST", bankJobs, strings.NewReader(`{}`)).problem(t, job.CodeQueueFull)
+	if !strings.Contains(p.Detail, "paused") || !strings.Contains(p.Detail, "guess") || p.RetryAfterMS < 30_000 {
+		t.Errorf("%+v", p)
+	}
+	var answer struct{ Results []batchResult }
+	do(a, "POST", bankBatch, strings.NewReader(`{"jobs":[{}]}`)).into(t, &answer)
+	if !strings.Contains(answer.Results[0].Detail, "paused") {
+		t.Errorf("%+v", answer.Results)
+	}
 }
 
 func TestRedisAway(t *testing.T) {
