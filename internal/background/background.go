@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tundish/internal/queue"
+	"tundish/internal/redisdb"
 )
 
 const (
@@ -23,6 +24,8 @@ const (
 	sweepEvery = time.Minute
 	// sweepShare: a sweep spreads over half of its period.
 	sweepShare = 2
+	// eachEvery is how often Each is called at least.
+	eachEvery = 15 * time.Second
 	// look is how often an idle server looks for tasks; nothing here is urgent.
 	// asynq cannot be woken from this pause, so a stop may take as long.
 	look = time.Second
@@ -40,7 +43,8 @@ type Config struct {
 	// Every is how often a sweep is due. Default: a minute.
 	Every   time.Duration
 	Sweeper Sweeper
-	// Each is called at the start and each period, by every worker; may be nil.
+	// Each is called at the start and then each period, or each eachEvery when that
+	// is shorter, by every worker; may be nil.
 	Each    func(ctx context.Context) error
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: nowhere
@@ -57,6 +61,9 @@ type Background struct {
 	turned  prometheus.Gauge
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	failing string // kind of the failure that was logged last
 }
 
 // New makes background work over a client that the caller closes after Stop.
@@ -77,7 +84,7 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 	}
 	b.server = asynq.NewServerFromRedisClient(client, asynq.Config{
 		Concurrency: 2, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
-		Logger: logger{b.log}, LogLevel: asynq.WarnLevel,
+		Logger: newLogger(b.log), LogLevel: asynq.WarnLevel,
 	})
 	return b
 }
@@ -105,13 +112,16 @@ func (b *Background) Stop() {
 // clock makes a sweep each period. Workers make the same task under the same
 // id, so the fleet has one, whoever comes first.
 func (b *Background) clock(ctx context.Context) {
-	tick := time.NewTicker(b.cfg.Every)
+	tick, each := time.NewTicker(b.cfg.Every), time.NewTicker(min(b.cfg.Every, eachEvery))
 	defer tick.Stop()
+	defer each.Stop()
+	b.each(ctx)
 	for {
-		b.each(ctx)
 		select {
 		case <-ctx.Done():
 			return
+		case <-each.C:
+			b.each(ctx)
 		case at := <-tick.C:
 			if err := b.plan(ctx, at); err != nil {
 				b.log.Debug("the sweep was not planned", "error", err) // the next period tries again
@@ -140,6 +150,8 @@ func (b *Background) plan(ctx context.Context, at time.Time) error {
 	return err
 }
 
+// sweep never fails for asynq, which would put the task aside and say so each
+// time: the next period sweeps again.
 func (b *Background) sweep(ctx context.Context, _ *asynq.Task) error {
 	begin := time.Now()
 	repairs, err := b.cfg.Sweeper.Sweep(ctx, b.cfg.Every/sweepShare)
@@ -149,16 +161,28 @@ func (b *Background) sweep(ctx context.Context, _ *asynq.Task) error {
 		b.log.Warn("a sweep mended lanes", "due_entries", repairs.Entries, "leases", repairs.Leases)
 	}
 	b.log.Debug("swept", "took", time.Since(begin), "error", err)
-	return err
+	b.tell(err)
+	return nil
 }
 
-// logger lets asynq log through slog.
-type logger struct{ log *slog.Logger }
-
-func (l logger) Debug(args ...any) { l.log.Debug(fmt.Sprint(args...)) }
-func (l logger) Info(args ...any)  { l.log.Debug(fmt.Sprint(args...)) }
-func (l logger) Warn(args ...any)  { l.log.Warn(fmt.Sprint(args...)) }
-func (l logger) Error(args ...any) { l.log.Error(fmt.Sprint(args...)) }
-
-// Fatal is asynq's word for a server that cannot go on; the process decides.
-func (l logger) Fatal(args ...any) { l.log.Error(fmt.Sprint(args...)) }
+// tell logs a failure of sweeps when its kind changes.
+func (b *Background) tell(err error) {
+	kind := ""
+	if err != nil {
+		kind = redisdb.Kind(err)
+	}
+	if kind == redisdb.KindCancelled { // we stop
+		return
+	}
+	b.mu.Lock()
+	before := b.failing
+	b.failing = kind
+	b.mu.Unlock()
+	switch {
+	case kind == before:
+	case kind == "":
+		b.log.Info("sweeps go through again")
+	default:
+		b.log.Warn("a sweep failed; the next one tries again", "kind", kind, "error", err)
+	}
+}

@@ -28,6 +28,13 @@ func (c *counter) Sweep(context.Context, time.Duration) (queue.Repairs, error) {
 	return queue.Repairs{Entries: 1}, nil
 }
 
+// failing is a sweeper that fails with err.
+type failing struct{ err error }
+
+func (f *failing) Sweep(context.Context, time.Duration) (queue.Repairs, error) {
+	return queue.Repairs{}, f.err
+}
+
 func newBackground(t *testing.T, client redis.UniversalClient, namespace string, s Sweeper, every time.Duration) *Background {
 	t.Helper()
 	return New(Config{Namespace: namespace, Every: every, Sweeper: s, Logger: slog.New(slog.DiscardHandler)}, client)

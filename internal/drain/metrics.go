@@ -2,6 +2,7 @@ package drain
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -28,8 +29,25 @@ type Metrics struct {
 
 	mu     sync.Mutex
 	limit  int
-	labels map[string]map[string]bool // destination → its limits
+	labels map[string]*label
+	gone   map[string]time.Time // destinations that had labels, and when they lost them
+	now    func() time.Time
 }
+
+// label is what a destination with labels of its own has.
+type label struct {
+	limits  map[string]bool // those with labels of their own
+	missing time.Time       // since when lists do not name it; zero: they do
+}
+
+const (
+	// goneAfter is how long a destination must be missing before its series go: a
+	// list may be older than it, or made while a store without memory is filled again.
+	goneAfter = 10 * time.Second
+	// goneKept is for how long more its series are looked for: what is under way, and
+	// lanes that are remembered, hold its label.
+	goneKept = 5 * time.Minute
+)
 
 const (
 	// defaultLabels bounds the destinations with labels of their own, and
@@ -59,7 +77,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		stateLost:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tundish", Name: "state_lost_total", Help: "Lanes whose state was lost or whose server was replaced."}),
 		senders:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "senders", Help: "Senders of this process."}),
 		sendersBusy: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "senders_busy", Help: "Senders with an attempt or a prefetched job."}),
-		limit:       defaultLabels, labels: map[string]map[string]bool{},
+		limit:       defaultLabels, labels: map[string]*label{}, gone: map[string]time.Time{}, now: time.Now,
 	}
 	if reg != nil {
 		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.lateness, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled, m.clockSteps, m.stateLost, m.senders, m.sendersBusy)
@@ -108,9 +126,53 @@ func (m *Metrics) label(name string) string {
 	if len(m.labels) >= m.limit {
 		return other
 	}
-	m.labels[name] = map[string]bool{}
-	m.create(name)
+	m.give(name)
 	return name
+}
+
+func (m *Metrics) give(name string) {
+	m.labels[name] = &label{limits: map[string]bool{}}
+	delete(m.gone, name)
+	m.create(name)
+}
+
+// KeepSeries drops the series of destinations that are gone, so that others may
+// have their labels. Call it with each new list of all destinations: one that is
+// missing for a while is gone.
+func (m *Metrics) KeepSeries(exists func(name string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	for name, l := range m.labels {
+		switch {
+		case exists(name):
+			l.missing = time.Time{}
+		case l.missing.IsZero():
+			l.missing = now
+		case now.Sub(l.missing) >= goneAfter:
+			delete(m.labels, name)
+			m.gone[name] = now
+		}
+	}
+	for name, since := range m.gone {
+		if m.drop(name) > 0 && exists(name) {
+			m.give(name) // it was made again while its lane was remembered
+		} else if now.Sub(since) >= goneKept {
+			delete(m.gone, name)
+		}
+	}
+}
+
+// drop removes the series of a destination and says how many there were.
+func (m *Metrics) drop(name string) (n int) {
+	of := prometheus.Labels{"destination": name}
+	for _, c := range []*prometheus.CounterVec{m.attempts, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled} {
+		n += c.DeletePartialMatch(of)
+	}
+	for _, h := range []*prometheus.HistogramVec{m.duration, m.queueWait, m.lateness} {
+		n += h.DeletePartialMatch(of)
+	}
+	return n
 }
 
 // limitLabel is the name of a limit as a label: "other" beyond the bound, and
@@ -118,13 +180,15 @@ func (m *Metrics) label(name string) string {
 func (m *Metrics) limitLabel(destination, limit string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	limits := m.labels[destination]
+	l := m.labels[destination]
 	switch {
-	case limits[limit]:
-	case limits == nil || len(limits) >= limitLabels:
+	case l == nil:
+		return other
+	case l.limits[limit]:
+	case len(l.limits) >= limitLabels:
 		return other
 	default:
-		limits[limit] = true
+		l.limits[limit] = true
 	}
 	return limit
 }

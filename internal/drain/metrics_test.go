@@ -88,6 +88,89 @@ func TestFloodOfNamesAddsNoLabels(t *testing.T) {
 	}
 }
 
+// hasSeries says whether a destination has any.
+func hasSeries(t *testing.T, reg prometheus.Gatherer, destination string) bool {
+	t.Helper()
+	for name := range gathered(t, reg) {
+		if strings.Contains(name, "destination="+destination) {
+			return true
+		}
+	}
+	return false
+}
+
+// A destination that is gone for a while gives its label to another, also when
+// what was under way still counted; one that is there keeps what it counted.
+func TestSeriesOfGoneDestinationsGo(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	m := NewMetrics(reg)
+	at := time.Unix(1_800_000_000, 0)
+	m.limit, m.now = 2, func() time.Time { return at }
+	there := map[string]bool{"stays": true}
+	keep := func(later time.Duration) {
+		at = at.Add(later)
+		m.KeepSeries(func(name string) bool { return there[name] })
+	}
+	m.granted.WithLabelValues(m.label("stays")).Inc()
+	m.turned(m.label("goes"), &queue.TurnReply{Held: "tps"})
+	keep(0)
+	keep(goneAfter - 1)
+	if got := m.label("third"); got != other || !hasSeries(t, reg, "goes") {
+		t.Errorf("gone too early: the third has %q", got)
+	}
+	keep(1)
+	if hasSeries(t, reg, "goes") || m.label("third") != "third" {
+		t.Error("its series or its label are not free")
+	}
+	m.granted.WithLabelValues("goes").Inc() // by what was under way
+	keep(time.Second)
+	if hasSeries(t, reg, "goes") {
+		t.Error("its series came back")
+	}
+	if v := gathered(t, reg)["slots_granted_total destination=stays"]; v != 1 {
+		t.Errorf("one that stays counts %v", v)
+	}
+	keep(goneKept)
+	if len(m.gone) != 1 { // the third is gone by now
+		t.Errorf("remembered: %v", m.gone)
+	}
+}
+
+// A lane that is remembered keeps its label: when the destination is made again
+// its series are as those of any other.
+func TestDestinationMadeAgainHasItsLabel(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	m := NewMetrics(reg)
+	at := time.Unix(1_800_000_000, 0)
+	m.now = func() time.Time { return at }
+	label, there := m.label("bank"), false
+	keep := func() {
+		at = at.Add(goneAfter)
+		m.KeepSeries(func(string) bool { return there })
+	}
+	keep()
+	keep()
+	there = true
+	m.turned(label, &queue.TurnReply{Held: "tps"})
+	keep()
+	m.turned(label, &queue.TurnReply{Held: "tps"})
+	got := gathered(t, reg)
+	if v, ok := got["limit_held_total destination=bank limit=tps mode=enforce"]; !ok || v != 1 {
+		t.Errorf("held %v times, want 1: %v", v, got)
+	}
+	if _, ok := got["slots_granted_total destination=bank"]; !ok {
+		t.Error("its counters do not begin at zero")
+	}
+	there = false
+	keep()
+	keep()
+	if hasSeries(t, reg, "bank") {
+		t.Error("it stays for ever")
+	}
+}
+
 func TestTurnsCountWhatTheyTell(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
