@@ -13,8 +13,6 @@ import (
 	"tundish/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
-
 // enqueuer is a real one, which reads no file.
 func enqueuer(t *testing.T) (url string) {
 	t.Helper()

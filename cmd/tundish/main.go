@@ -13,8 +13,9 @@ import (
 func main() {
 	programs := cli.Programs{
 		Version: app.Version,
-		Demo: func(ctx context.Context, o cli.DemoOptions, stdout io.Writer) error {
-			return app.RunDemo(ctx, app.DemoOptions(o), stdout)
+		Demo: func(ctx context.Context, o cli.DemoOptions, view io.Writer) (cli.DemoResult, error) {
+			r, err := app.RunDemo(ctx, app.DemoOptions(o), view)
+			return cli.DemoResult(r), err
 		},
 		Dev: func(ctx context.Context, o cli.DevOptions, stdout, stderr io.Writer) error {
 			return app.RunDev(ctx, app.DevOptions(o), stdout, stderr)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,9 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/term"
-
 	"tundish/internal/bank"
+	"tundish/internal/destination"
 	"tundish/internal/queue"
 )
 
@@ -26,6 +26,7 @@ type DemoOptions struct {
 	Rate    int64 // requests per second that the bank allows
 	Jobs    int   // pushed at once
 	Workers int   // that share the rate
+	Live    bool  // the view is a terminal: its line is written over and over
 }
 
 // ErrVerdict says that the demo ran and the bank was not content.
@@ -36,48 +37,57 @@ type demo struct {
 	o        DemoOptions
 	e        *embedded
 	url      string
-	out      io.Writer
-	live     bool // stdout is a terminal
+	view     io.Writer
 	accepted atomic.Int64
 	refused  atomic.Int64 // answers 429
 	start    time.Time
 }
 
-// RunDemo pushes a burst at a bank, lets workers drain it, and prints what the
-// bank saw. It fails unless all was delivered, nothing twice, and no sliding
-// second saw more than the rate.
-func RunDemo(ctx context.Context, o DemoOptions, stdout io.Writer) error {
+// RunDemo pushes a burst at a bank, lets workers drain it while view shows how
+// it goes, and answers what the bank saw. The error is nil only when all was
+// delivered, nothing twice, and no sliding second saw more than the rate. When
+// ctx ends it, the error is its cause, and the result is what was seen until then.
+func RunDemo(ctx context.Context, o DemoOptions, view io.Writer) (DemoResult, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	e, err := startEmbedded(ctx, embeddedConfig{listen: "127.0.0.1:0", workers: o.Workers, bankListen: "127.0.0.1:0", writeLogs: true,
 		bank: bank.Config{Rate: o.Rate, Per: time.Second, Latency: 20 * time.Millisecond, Refuse: false}}, log)
 	if err != nil {
-		return err
+		return DemoResult{}, cmp.Or(context.Cause(ctx), err)
 	}
 	defer e.stop()
-	d := &demo{o: o, e: e, url: "http://" + e.enqueuer.Addr() + "/v1/destinations/bank/jobs", out: stdout, start: time.Now()}
-	if f, ok := stdout.(*os.File); ok {
-		d.live = term.IsTerminal(int(f.Fd()))
-	}
+	d := &demo{o: o, e: e, url: "http://" + e.enqueuer.Addr() + "/v1/destinations/bank/jobs", view: view, start: time.Now()}
 	return d.run(ctx)
 }
 
-func (d *demo) run(ctx context.Context) error {
+func (d *demo) run(ctx context.Context) (DemoResult, error) {
 	capacity := max(1, d.o.Jobs*4/5)
 	doc := fmt.Sprintf(`{"target":{"http":{"url":"http://%s/pay"}},"limits":[{"name":"tps","algorithm":"leaky_bucket","rate":%d,"per":"1s"}],"queue":{"capacity":%d}}`,
 		d.e.bankAddr, d.o.Rate, capacity)
 	if err := d.e.apply(ctx, "bank", doc); err != nil {
-		return err
+		return DemoResult{}, cmp.Or(context.Cause(ctx), err)
 	}
-	fmt.Fprintf(d.out, "A bank allows %d requests a second. %d jobs are pushed at once into a queue of %d; %d workers share the rate.\n\n",
+	fmt.Fprintf(d.view, "A bank allows %d requests a second. %d jobs are pushed at once into a queue of %d; %d workers share the rate.\n\n",
 		d.o.Rate, d.o.Jobs, capacity, d.o.Workers)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute+3*time.Duration(d.o.Jobs)*time.Second/time.Duration(d.o.Rate))
-	defer cancel()
-	pushed := make(chan error, 1)
-	go func() { pushed <- d.push(ctx) }()
-	if err := d.watch(ctx, pushed); err != nil {
-		return err
+	err := d.deliver(ctx)
+	if d.o.Live {
+		fmt.Fprintln(d.view)
 	}
-	return d.verdict()
+	return d.verdict(err)
+}
+
+// deliver pushes all and waits until all are done. What ctx ends has its cause as the error.
+func (d *demo) deliver(ctx context.Context) error {
+	long := time.Minute + 3*time.Duration(d.o.Jobs)*time.Second/time.Duration(d.o.Rate)
+	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("not all jobs were delivered within %s", destination.FormatDuration(long.Truncate(time.Second))))
+	pushed := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { pushed <- d.push(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	if err := d.watch(ctx, pushed); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
 }
 
 // push sends all jobs from 32 callers; one that is told to wait does.
@@ -168,9 +178,6 @@ func (d *demo) watch(ctx context.Context, pushed <-chan error) error {
 			}
 			d.show(dest.Live)
 			if done && dest.Live.Depth == 0 {
-				if d.live {
-					fmt.Fprintln(d.out)
-				}
 				return nil
 			}
 		case <-ctx.Done():
@@ -189,24 +196,9 @@ func (d *demo) show(l queue.Live) {
 	}
 	line := fmt.Sprintf("%5.1f s   accepted %4d   told to wait %4d   queue %4d   at the bank %4d   in the last second %3d",
 		time.Since(d.start).Seconds(), d.accepted.Load(), d.refused.Load(), l.Depth, len(arrivals), second)
-	if d.live {
-		fmt.Fprintf(d.out, "\r%s", line)
+	if d.o.Live {
+		fmt.Fprintf(d.view, "\r%s", line)
 		return
 	}
-	fmt.Fprintln(d.out, line)
-}
-
-func (d *demo) verdict() error {
-	arrivals, forgotten := d.e.bank.Arrivals()
-	d.e.stopWorkers()
-	writes, err := bank.ReadWriteLogs(d.e.logs...)
-	if err != nil {
-		return err
-	}
-	v := bank.Judge(bank.Case{Rate: d.o.Rate, Per: time.Second, Jobs: d.o.Jobs, Writes: writes, Arrivals: arrivals, Forgotten: forgotten})
-	fmt.Fprintf(d.out, "\n%s", v.String())
-	if !v.OK {
-		return ErrVerdict
-	}
-	return nil
+	fmt.Fprintln(d.view, line)
 }

@@ -32,8 +32,9 @@ const (
 type Programs struct {
 	// Version of the program; empty: "dev".
 	Version string
-	Demo    func(ctx context.Context, o DemoOptions, stdout io.Writer) error
-	Dev     func(ctx context.Context, o DevOptions, stdout, stderr io.Writer) error
+	// Demo shows on view how it goes. What it answers counts also with an error.
+	Demo func(ctx context.Context, o DemoOptions, view io.Writer) (DemoResult, error)
+	Dev  func(ctx context.Context, o DevOptions, stdout, stderr io.Writer) error
 }
 
 // Main is Programs.Main without commands that bring their own system.
@@ -44,6 +45,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // Main runs one command line, without the name of the program, and gives the
 // exit code. SIGINT and SIGTERM end the command; a second one ends the process.
 func (p Programs) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	// When nobody reads any longer, the writes fail, and what was begun is cleaned up.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -93,7 +96,7 @@ func run(ctx context.Context, args []string, s *session) (code int) {
 		}
 	}()
 	err := s.do(ctx, args)
-	if err != nil {
+	if err != nil && !nobodyReads(err) {
 		report(s.stderr, err)
 	}
 	return exitCode(err)

@@ -168,17 +168,17 @@ func TestPrograms(t *testing.T) {
 	var demo DemoOptions
 	var dev DevOptions
 	w := world{programs: Programs{
-		Demo: func(_ context.Context, o DemoOptions, stdout io.Writer) error {
+		Demo: func(_ context.Context, o DemoOptions, view io.Writer) (DemoResult, error) {
 			demo = o
-			_, err := io.WriteString(stdout, "verdict")
-			return err
+			_, err := io.WriteString(view, "view\n")
+			return DemoResult{"ok", "verdict\n", map[string]int{"delivered": 7}}, err
 		},
 		Dev: func(_ context.Context, o DevOptions, _, _ io.Writer) error {
 			dev = o
 			return errors.New("port taken")
 		},
 	}}
-	w.run(t.Context(), "demo", "--jobs", "7").want(t, exitDone, "verdict", "")
+	w.run(t.Context(), "demo", "--jobs", "7").want(t, exitDone, "view\nverdict\n", "")
 	if want := (DemoOptions{Rate: 50, Jobs: 7, Workers: 3}); demo != want {
 		t.Errorf("demo got %+v, want %+v", demo, want)
 	}
@@ -188,6 +188,52 @@ func TestPrograms(t *testing.T) {
 		t.Errorf("dev got %+v, want %+v", dev, want)
 	}
 	w.run(t.Context(), "--help").want(t, exitDone, "demo", "")
+}
+
+// The verdict is for programs too; then how it goes is shown on stderr.
+func TestDemoForms(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args           []string
+		ends           error
+		code           int
+		stdout, stderr string
+	}{
+		"table":            {nil, nil, exitDone, "view\nverdict\n", ""},
+		"json":             {[]string{"-o", "json"}, nil, exitDone, "{\n  \"delivered\": 7\n}\n", "view\n"},
+		"yaml":             {[]string{"-o", "yaml"}, nil, exitDone, "delivered: 7\n", "view\n"},
+		"name":             {[]string{"-o", "name"}, nil, exitDone, "ok\n", "view\n"},
+		"quiet":            {[]string{"-q"}, nil, exitDone, "verdict\n", ""},
+		"not clean":        {[]string{"-o", "name"}, errors.New("not clean"), exitFailed, "ok\n", "view\ntundish: not clean\n"},
+		"--timeout":        {[]string{"--timeout", "20ms"}, context.DeadlineExceeded, exitTimedOut, "view\nverdict\n", "tundish: the command timed out after 20ms\n"},
+		"--timeout, quiet": {[]string{"--timeout", "20ms", "-q"}, context.DeadlineExceeded, exitTimedOut, "verdict\n", "tundish: the command timed out after 20ms\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := world{programs: Programs{Demo: func(ctx context.Context, _ DemoOptions, view io.Writer) (DemoResult, error) {
+				_, _ = io.WriteString(view, "view\n")
+				if errors.Is(c.ends, context.DeadlineExceeded) {
+					<-ctx.Done()
+				}
+				return DemoResult{"ok", "verdict\n", map[string]int{"delivered": 7}}, c.ends
+			}}}
+			e := w.run(t.Context(), append([]string{"demo"}, c.args...)...)
+			if e.code != c.code || e.stdout != c.stdout || e.stderr != c.stderr {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	w := world{programs: Programs{Demo: func(ctx context.Context, _ DemoOptions, _ io.Writer) (DemoResult, error) {
+		stop()
+		<-ctx.Done()
+		return DemoResult{"stopped", "3 of 5\n", nil}, ctx.Err()
+	}}}
+	w.run(ctx, "demo").want(t, exitFailed, "3 of 5\n", "tundish: interrupted\n")
 }
 
 func TestBank(t *testing.T) {

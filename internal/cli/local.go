@@ -65,31 +65,6 @@ func (c *bankCmd) run(ctx context.Context, s *session) error {
 	return bank.Run(ctx, c.Options, s.stdout)
 }
 
-// DemoOptions are the flags of `tundish demo`.
-type DemoOptions struct {
-	Rate    int64 // requests per second
-	Jobs    int
-	Workers int
-}
-
-type demoCmd struct {
-	Rate    string `default:"50" help:"Requests per second. Default: ${default}."`
-	Jobs    string `default:"500" help:"Jobs to push. Default: ${default}."`
-	Workers string `default:"3" help:"Workers that share the rate. Default: ${default}."`
-
-	options DemoOptions
-}
-
-func (c *demoCmd) check(p *problems) {
-	c.options.Rate = p.whole("--rate", c.Rate, 1, 10_000)
-	c.options.Jobs = int(p.whole("--jobs", c.Jobs, 1, 1_000_000))
-	c.options.Workers = int(p.whole("--workers", c.Workers, 1, 50))
-}
-
-func (c *demoCmd) run(ctx context.Context, s *session) error {
-	return s.programs.Demo(ctx, c.options, s.stdout)
-}
-
 // DevOptions are the flags of `tundish dev`.
 type DevOptions struct {
 	File   string // destinations file or folder; empty: a sample

@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"go.yaml.in/yaml/v3"
@@ -42,9 +44,22 @@ func (s *session) show(o output) error {
 
 func (s *session) write(text []byte) error {
 	if _, err := s.stdout.Write(text); err != nil {
-		return fmt.Errorf("write the output: %w", err)
+		return &outputError{err}
 	}
 	return nil
+}
+
+// outputError is stdout that takes nothing more.
+type outputError struct{ cause error }
+
+func (e *outputError) Error() string { return "write the output: " + e.cause.Error() }
+func (e *outputError) Unwrap() error { return e.cause }
+
+// nobodyReads says whether the reader of stdout has had enough, such as head:
+// that is no news to anybody.
+func nobodyReads(err error) bool {
+	e, ok := errors.AsType[*outputError](err)
+	return ok && errors.Is(e, syscall.EPIPE)
 }
 
 // encode is JSON of our own, for people and programs alike.
@@ -163,9 +178,5 @@ func yamlNodes(d *json.Decoder, open json.Delim) (*yaml.Node, error) {
 
 // printf writes to stdout what has one form only.
 func (s *session) printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(s.stdout, format, args...)
-	if err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
+	return s.write(fmt.Appendf(nil, format, args...))
 }
