@@ -1,12 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,8 +32,25 @@ type files struct {
 
 	installation string
 	seen         [sha256.Size]byte // of the file that was applied last
-	refused      error             // what of it is not in force; nil: all of it is
-	again        time.Time         // when that is tried again
+	refused      []string          // destinations of it that are not in force
+	again        time.Time         // when those are tried again
+
+	names atomic.Pointer[map[string]bool] // that the file names
+}
+
+// holds says whether the file names a destination: when the store does not have
+// it, it will again.
+func (f *files) holds(name string) bool {
+	names := f.names.Load()
+	return names != nil && (*names)[name]
+}
+
+func (f *files) note(file *destination.File) {
+	names := make(map[string]bool, len(file.Destinations))
+	for _, e := range file.Destinations {
+		names[e.Contract.Name] = true
+	}
+	f.names.Store(&names)
 }
 
 // refusedAgain is how long what others own, or a newer file made, is left
@@ -54,7 +74,7 @@ func (f *files) start(ctx context.Context) error {
 		if err := f.apply(ctx, f.file, false); err != nil {
 			return err
 		}
-		f.watch.report(f.refused)
+		f.watch.report(f.inForce())
 	}
 	f.watch.start()
 	return nil
@@ -78,33 +98,59 @@ func (f *files) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if again := f.refused != nil && !time.Now().Before(f.again); !changed && !lost && !again {
-		return f.refused
+	if !changed && !lost && (len(f.refused) == 0 || time.Now().Before(f.again)) {
+		return f.inForce()
 	}
 	file, err := destination.ParsePath(f.path)
 	if err != nil {
 		return err
 	}
+	if !changed && !lost {
+		return cmp.Or(f.retry(ctx, file), f.inForce())
+	}
 	if err := f.apply(ctx, file, lost); err != nil {
 		return err
 	}
 	f.installation, f.seen = id, file.Sum
-	return f.refused
+	return f.inForce()
 }
 
-// apply stores what the file holds. A destination that somebody else owns, or
-// that a newer file made, is left alone and noted; the others are applied all the same.
+// apply stores what the file holds, and lets go of what it no longer names.
 func (f *files) apply(ctx context.Context, file *destination.File, lost bool) error {
-	var failed []error
-	var refused []string
+	f.note(file)
+	refused, err := f.put(ctx, file, file.Destinations, lost)
+	f.refused, f.again = refused, time.Now().Add(refusedAgain)
+	for _, name := range refused {
+		f.log.Warn("a destination of the file was not applied: others made it, or a newer revision", "destination", name)
+	}
+	return errors.Join(err, f.orphan(ctx, file))
+}
+
+// retry applies what was refused, and nothing else: another file of the set may
+// have changed the rest since.
+func (f *files) retry(ctx context.Context, file *destination.File) error {
+	var entries []destination.Entry
 	for _, e := range file.Destinations {
+		if slices.Contains(f.refused, e.Contract.Name) {
+			entries = append(entries, e)
+		}
+	}
+	refused, err := f.put(ctx, file, entries, false)
+	if err == nil {
+		f.refused, f.again = refused, time.Now().Add(refusedAgain)
+	}
+	return err
+}
+
+// put stores destinations of the file. One that somebody else owns, or that a
+// newer file made, is refused; the others are stored all the same.
+func (f *files) put(ctx context.Context, file *destination.File, entries []destination.Entry, lost bool) (refused []string, err error) {
+	var failed []error
+	for _, e := range entries {
 		_, created, err := f.store.Apply(ctx, queue.ApplyRequest{Name: e.Contract.Name, Contract: e.Contract, Written: e.Written,
 			Source: queue.Source{Kind: "file", Set: file.Set, Revision: file.Revision}, MemoryLost: lost})
 		switch job.CodeOf(err) {
 		case job.CodeOwnedByFile, job.CodeVersionMismatch:
-			if f.refused == nil || file.Sum != f.seen {
-				f.log.Warn("a destination of the file was not applied", "destination", e.Contract.Name, "error", err)
-			}
 			refused = append(refused, e.Contract.Name)
 			continue
 		}
@@ -117,22 +163,20 @@ func (f *files) apply(ctx context.Context, file *destination.File, lost bool) er
 		}
 		f.log.Debug("destination applied", "destination", e.Contract.Name, "created", created)
 	}
-	f.refused, f.again = notInForce(refused, len(file.Destinations)), time.Now().Add(refusedAgain)
-	failed = append(failed, f.orphan(ctx, file))
-	return errors.Join(failed...)
+	return refused, errors.Join(failed...)
 }
 
-// notInForce says what of a file is not in force, some by name; nil when all of it is.
-func notInForce(refused []string, all int) error {
-	if len(refused) == 0 {
+// inForce says what of the file is not in force, some by name; nil when all of it is.
+func (f *files) inForce() error {
+	if len(f.refused) == 0 {
 		return nil
 	}
 	const named = 5
-	text := strings.Join(refused[:min(named, len(refused))], ", ")
-	if len(refused) > named {
+	text := strings.Join(f.refused[:min(named, len(f.refused))], ", ")
+	if len(f.refused) > named {
 		text += ", …"
 	}
-	return fmt.Errorf("%d of its %d destinations are others' or of a newer revision: %s", len(refused), all, text)
+	return fmt.Errorf("destinations that others made, or a newer revision, were left as they are: %d (%s)", len(f.refused), text)
 }
 
 // orphan lets go of what the set owns and the file no longer names: it goes on
