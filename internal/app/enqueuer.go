@@ -41,6 +41,7 @@ func (c *EnqueuerConfig) Validate() error {
 	c.validate(&p)
 	loopback := p.address("--listen", c.Listen)
 	p.address("--admin-listen", c.AdminListen)
+	p.apart("--listen", c.Listen, "--admin-listen", c.AdminListen)
 	if !loopback && c.Keys == "" && !c.InsecureNoAuth {
 		p.add("--listen: %s can be reached from other machines; give --keys FILE, or --insecure-no-auth if everybody who can reach it may push", c.Listen)
 	}
@@ -108,16 +109,17 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	e.clean.add("fitness", e.fit.stop)
 	e.store = queue.New(e.db)
 	e.store.Tell(newCounts(reg))
-	if err := e.follow(ctx, newReloads(reg)); err != nil {
+	files, err := e.follow(ctx, newReloads(reg))
+	if err != nil {
 		return err
 	}
-	reg.MustRegister(newFleet(e.store, e.cfg.metricsDestinations))
-	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, Version: Version, Log: e.log, Registerer: reg,
-		MetricsDestinations: e.cfg.metricsDestinations})
+	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, OwnNames: e.cfg.keys == nil && !e.cfg.InsecureNoAuth, Named: files.holds,
+		Version: Version, Log: e.log, Registerer: reg, MetricsDestinations: e.cfg.metricsDestinations})
 	if err != nil {
 		return err
 	}
 	e.clean.add("door", door.Close)
+	reg.MustRegister(newFleet(surveyed{e.store, door.KeepSeries}, e.cfg.metricsDestinations))
 	if err := e.listen(ctx, door.Handler()); err != nil {
 		return err
 	}
@@ -127,10 +129,10 @@ func (e *Enqueuer) start(ctx context.Context) error {
 }
 
 // follow applies the files and goes on to do so when they change.
-func (e *Enqueuer) follow(ctx context.Context, reloads *prometheus.GaugeVec) error {
+func (e *Enqueuer) follow(ctx context.Context, reloads *prometheus.GaugeVec) (*files, error) {
 	files := newFiles(e.cfg.Destinations, e.cfg.file, e.store, e.log, reloads)
 	if err := files.start(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	e.clean.add("files", files.stop)
 	if e.cfg.keys != nil {
@@ -138,7 +140,7 @@ func (e *Enqueuer) follow(ctx context.Context, reloads *prometheus.GaugeVec) err
 		keys.start()
 		e.clean.add("keys", keys.stop)
 	}
-	return nil
+	return files, nil
 }
 
 func (e *Enqueuer) listen(ctx context.Context, handler http.Handler) error {

@@ -1,14 +1,18 @@
 package app
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"tundish/internal/drain"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
@@ -139,4 +143,36 @@ func newCounts(reg prometheus.Registerer) func(name string, n int64) {
 			removed.WithLabelValues(kind).Add(float64(n))
 		}
 	}
+}
+
+// surveyed tells of each look at all destinations which ones there are.
+type surveyed struct {
+	surveyor
+
+	told func(exists func(name string) bool)
+}
+
+// Survey implements surveyor.
+func (s surveyed) Survey(ctx context.Context) ([]queue.Lane, error) {
+	lanes, err := s.surveyor.Survey(ctx)
+	if err == nil {
+		s.told(func(name string) bool {
+			_, found := slices.BinarySearchFunc(lanes, name, func(l queue.Lane, name string) int { return strings.Compare(l.Name, name) })
+			return found
+		})
+	}
+	return lanes, err
+}
+
+// keepSeries lets the metrics of a worker know which destinations there are.
+func keepSeries(ctx context.Context, store *queue.Store, metrics *drain.Metrics) error {
+	names, err := store.Names(ctx)
+	if err != nil {
+		return err
+	}
+	metrics.KeepSeries(func(name string) bool {
+		_, found := slices.BinarySearch(names, name)
+		return found
+	})
+	return nil
 }

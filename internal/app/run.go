@@ -26,6 +26,9 @@ type service interface {
 // RunEnqueuer runs an enqueuer until ctx ends and answers the exit code.
 func RunEnqueuer(ctx context.Context, cfg EnqueuerConfig, stderr io.Writer) int {
 	e, err := NewEnqueuer(cfg, cfg.Logger())
+	if !cfg.Check {
+		boundHeap()
+	}
 	return run(ctx, e, err, cfg.Check, cfg.Logger(), stderr)
 }
 
@@ -45,6 +48,7 @@ func run(ctx context.Context, s service, err error, check bool, log *slog.Logger
 		return exitDone
 	}
 	tuneGC()
+	quietStandardLog(log)
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return exitDone
@@ -65,5 +69,17 @@ func run(ctx context.Context, s service, err error, check bool, log *slog.Logger
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
+	}
+}
+
+// enqueuerHeap is several times what an enqueuer needs with all the bodies that
+// its door takes at once.
+const enqueuerHeap = 256 << 20
+
+// boundHeap lets garbage wait no longer than there is room for it: of large
+// bodies there is much of it. A soft limit; it refuses nothing.
+func boundHeap() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(enqueuerHeap)
 	}
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -44,6 +45,9 @@ func (c *WorkerConfig) Validate() error {
 	c.concurrency = p.whole("--concurrency", c.Concurrency, 1, 100_000)
 	c.grace = p.duration("--stop-grace", c.StopGrace, 0, time.Hour)
 	c.allow = p.prefixes("--allow-private-targets", c.AllowPrivateTargets)
+	if c.WriteLog != "" {
+		p.check(bank.Writable(c.WriteLog), "--write-log")
+	}
 	return p.err()
 }
 
@@ -90,8 +94,8 @@ func (w *Worker) start(ctx context.Context) error {
 	w.clean.add("redis", func() { _ = db.Close() })
 	w.fit.start()
 	w.clean.add("fitness", w.fit.stop)
-	config := drain.Config{Worker: "w" + uuid.NewString(), Concurrency: w.cfg.concurrency, StopGrace: w.cfg.grace, Logger: w.log,
-		Metrics: drain.NewMetrics(reg)}
+	metrics := drain.NewMetrics(reg)
+	config := drain.Config{Worker: "w" + uuid.NewString(), Concurrency: w.cfg.concurrency, StopGrace: w.cfg.grace, Logger: w.log, Metrics: metrics}
 	if w.cfg.WriteLog != "" {
 		writes, err := bank.Open(w.cfg.WriteLog)
 		if err != nil {
@@ -113,7 +117,9 @@ func (w *Worker) start(ctx context.Context) error {
 	store.Tell(newCounts(reg))
 	w.drain = drain.New(config, store, store, sender)
 	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg,
-		Each: func(ctx context.Context) error { return store.SetSenders(ctx, w.cfg.concurrency) }}, db.Client())
+		Each: func(ctx context.Context) error {
+			return errors.Join(store.SetSenders(ctx, w.cfg.concurrency), keepSeries(ctx, store, metrics))
+		}}, db.Client())
 	if err := work.Start(); err != nil {
 		return err
 	}
