@@ -62,12 +62,7 @@ func (p problems) err() error {
 }
 
 func (c *Common) validate(p *problems) {
-	if c.RedisURLFile != "" {
-		text, err := os.ReadFile(c.RedisURLFile)
-		p.check(err, "--redis-url-file")
-		c.RedisURL = strings.TrimSpace(string(text))
-	}
-	p.check(redisdb.CheckURL(c.RedisURL), "--redis-url")
+	c.redisURL(p)
 	_, err := redisdb.NewKeys(c.Namespace)
 	p.check(err, "--namespace")
 	if _, err := parseLevel(c.LogLevel); err != nil {
@@ -76,6 +71,26 @@ func (c *Common) validate(p *problems) {
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		p.add("--log-format: %q is not text or json", c.LogFormat)
 	}
+}
+
+// redisURL looks at the URL where it was given; of a file that cannot be read
+// there is nothing more to say.
+func (c *Common) redisURL(p *problems) {
+	from := "--redis-url"
+	if c.RedisURLFile != "" {
+		from = "--redis-url-file"
+		text, err := os.ReadFile(c.RedisURLFile)
+		if err != nil {
+			p.check(err, from)
+			return
+		}
+		c.RedisURL = strings.TrimSpace(string(text))
+		if c.RedisURL == "" {
+			p.add("%s: the file is empty", from)
+			return
+		}
+	}
+	p.check(redisdb.CheckURL(c.RedisURL), from)
 }
 
 func parseLevel(s string) (slog.Level, error) {
@@ -144,4 +159,27 @@ func (p *problems) address(flag, text string) (loopback bool) {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback()
+}
+
+// apart reports two addresses of which only one could be listened on. Port 0
+// is any that is free.
+func (p *problems) apart(flag, text, other, otherText string) {
+	host, port, err := net.SplitHostPort(text)
+	otherHost, otherPort, errOther := net.SplitHostPort(otherText)
+	if err != nil || errOther != nil { // that has been told
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n == 0 || port != otherPort {
+		return
+	}
+	host, otherHost = strings.ReplaceAll(host, "localhost", "127.0.0.1"), strings.ReplaceAll(otherHost, "localhost", "127.0.0.1")
+	if host == otherHost || everywhere(host) || everywhere(otherHost) {
+		p.add("%s and %s: %s and %s cannot both be listened on; give them different ports", flag, other, text, otherText)
+	}
+}
+
+// everywhere says whether host stands for all addresses of the machine.
+func everywhere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || err == nil && addr.IsUnspecified()
 }

@@ -3,6 +3,7 @@ package bank
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -47,13 +48,13 @@ func Run(ctx context.Context, o Options, stdout io.Writer) error {
 	<-ctx.Done()
 	b.Wait()
 	report := b.Report()
-	if _, err := fmt.Fprint(stdout, report); err != nil {
-		return fmt.Errorf("bank: %w", err)
+	if o.ReportFile != "" { // first, for stdout may have been closed long ago
+		err = writeReport(o.ReportFile, report)
 	}
-	if o.ReportFile == "" {
-		return nil
+	if _, errOut := fmt.Fprint(stdout, report); errOut != nil {
+		err = errors.Join(err, fmt.Errorf("bank: %w", errOut))
 	}
-	return writeReport(o.ReportFile, report)
+	return err
 }
 
 func writeReport(path string, r Report) error {

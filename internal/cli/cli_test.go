@@ -38,6 +38,7 @@ func TestUsage(t *testing.T) {
 		{"no such destinations file", []string{"apply", "-f", "/nonexistent/x"}, exitUsage, []string{"/nonexistent/x"}},
 		{"no such key file", []string{"get", "--key-file", "/nonexistent/x"}, exitUsage, []string{"--key-file"}},
 		{"body that is no text", []string{"push", "bank", "-d", "\xff"}, exitUsage, []string{"UTF-8"}},
+		{"report of the bank nowhere", []string{"bank", "--listen", "127.0.0.1:0", "--report-file", "/nonexistent/x", "-o", "xml"}, exitUsage, []string{"--report-file: ", "--output"}},
 		{"bank without a rate", []string{"bank", "--rate", "0"}, exitUsage, []string{"/rate"}},
 	}
 	for _, c := range cases {

@@ -56,7 +56,13 @@ func (c *initCmd) run(_ context.Context, s *session) error {
 
 type bankCmd struct{ bank.Options }
 
-func (c *bankCmd) check(*problems) {}
+func (c *bankCmd) check(p *problems) {
+	if c.ReportFile != "" {
+		if err := bank.Writable(c.ReportFile); err != nil {
+			p.add("--report-file: %v", err)
+		}
+	}
+}
 
 func (c *bankCmd) run(ctx context.Context, s *session) error {
 	if os.Getenv("GOGC") == "" {
