@@ -42,8 +42,8 @@ func limits(o *object) (all []Limit, shortest *value) {
 	var window time.Duration
 	for _, item := range items {
 		l, per, ok := limit(o.p, item)
+		l.Name = names.take(o.p, item, l)
 		if ok {
-			l.Name = names.take(o.p, item, l)
 			all = append(all, l)
 			if shortest == nil || l.Per < window {
 				shortest, window = per, l.Per
@@ -76,26 +76,24 @@ func limit(p *problems, v *value) (l Limit, per *value, ok bool) {
 	o.later("mode", "enforce")
 	o.later("on_state_loss", "assume_used")
 	o.later("share")
-	if l.Algorithm = algorithm(o); l.Algorithm == "" {
-		return l, nil, false
-	}
-	o.later("every")
-	o.later("time_zone")
+	l.Algorithm = algorithm(o)
 	rate := rateOf(o)
 	window := windowOf(o)
 	if rate != nil && window > 0 {
 		l.Rate, l.Per = normalise(o, rate, window)
 	}
-	if l.Rate > 0 {
-		l.Burst = burst(o, l)
-	} else {
-		o.get("burst")
+	if l.Algorithm == "" {
+		o.known = append(o.known, "burst", "every", "time_zone")
+		return l, nil, false
 	}
+	o.later("every")
+	o.later("time_zone")
+	l.Burst = burst(o, l)
 	return l, o.get("per"), l.Rate > 0 && p.added == before
 }
 
-// algorithm reads how a limit counts; empty when that is not built. Then its
-// other fields are known, and nothing more is said about them.
+// algorithm reads how a limit counts; empty when that is not built. Then those
+// of its fields that not every algorithm has are known, and nothing is said about them.
 func algorithm(o *object) Algorithm {
 	v := o.get("algorithm")
 	if v == nil {
@@ -109,7 +107,6 @@ func algorithm(o *object) Algorithm {
 	default:
 		o.p.bad(v, "leaky_bucket or token_bucket")
 	}
-	o.known = append(o.known, "rate", "per", "burst", "every", "time_zone")
 	return ""
 }
 
@@ -177,7 +174,10 @@ func burst(o *object, l Limit) int64 {
 		o.p.invalid(v, "burst: only algorithm: token_bucket has a burst")
 		return 1
 	}
-	most := min(maxBurst, maxCredit/l.Per.Microseconds())
+	most := int64(maxBurst)
+	if l.Per > 0 { // else something is wrong with it
+		most = min(most, maxCredit/l.Per.Microseconds())
+	}
 	return o.whole("burst", 1, 1, most)
 }
 
@@ -188,8 +188,13 @@ type limitNames struct {
 	unnamed map[Algorithm]int
 }
 
+// take looks also at limits in which something else is wrong, but for those of
+// which the name cannot be known.
 func (n *limitNames) take(p *problems, v *value, l Limit) string {
 	name := l.Name
+	if name == "" && (v.kind != dict || v.fields["name"] != nil || l.Algorithm == "") {
+		return ""
+	}
 	if name == "" {
 		name = string(l.Algorithm)
 		n.unnamed[l.Algorithm]++

@@ -1,8 +1,10 @@
 package destination
 
 import (
+	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -232,4 +234,35 @@ func TestAcceptedLimitsAreSound(t *testing.T) {
 			t.Fatalf("%s has a tolerance of %v", doc, c.Tolerance())
 		}
 	})
+}
+
+// What is wrong in a limit is told together, also where its algorithm is not built or unknown.
+func TestLimitTellsEveryProblem(t *testing.T) {
+	t.Parallel()
+	for limits, want := range map[string][]string{
+		`{"algorithm":"sliding_window_log","rate":0,"per":"1"}`:                                                   {"0/algorithm", "0/per", "0/rate"},
+		`{"algorithm":"leaky","rate":-1,"per":"1s","burst":"x"}`:                                                  {"0/algorithm", "0/rate"},
+		`{"algorithm":"fixed_window","rate":"many","every":"day"}`:                                                {"0/algorithm", "0/rate"},
+		`{"algorithm":"token_bucket","rate":0,"per":"1","burst":0}`:                                               {"0/burst", "0/per", "0/rate"},
+		`{"rate":0,"per":"1s","burst":2}`:                                                                         {"0/burst", "0/rate"},
+		`{"name":"a","rate":0,"per":"1s"},{"name":"a","algorithm":"x","rate":1,"per":"1s"}`:                       {"0/rate", "1/algorithm", "1/name"},
+		`{"rate":0,"per":"1s"},{"name":"leaky_bucket","rate":1,"per":"1s"}`:                                       {"0/rate", "1/name"},
+		`{"name":"A","rate":1,"per":"1s"},{"name":"leaky_bucket","rate":1,"per":"1s"}`:                            {"0/name"},
+		`"x",{"name":"leaky_bucket","rate":1,"per":"1s"}`:                                                         {"0"},
+		`{"algorithm":"fixed_window","rate":1,"every":"day"},{"algorithm":"fixed_window","rate":1,"every":"day"}`: {"0/algorithm", "1/algorithm"},
+	} {
+		_, _, err := ParseContract("bank", []byte(`{"target":{"http":{"url":"http://a"}},"limits":[`+limits+`]}`))
+		e, ok := errors.AsType[*job.Error](err)
+		if !ok {
+			t.Errorf("%s gives %v", limits, err)
+			continue
+		}
+		var got []string
+		for _, f := range e.Fields {
+			got = append(got, strings.TrimPrefix(f.Pointer, "/limits/"))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", limits, got, want)
+		}
+	}
 }

@@ -62,41 +62,39 @@ func targetURL(o *object) string {
 		return ""
 	}
 	u, wrong := parseTarget(v.text)
-	if wrong != "" {
-		o.p.invalid(v, "url: %s; give %s", wrong, want)
+	if len(wrong) > 0 {
+		o.p.invalid(v, "url: %s; give %s", strings.Join(wrong, ", and "), want)
 		return ""
 	}
 	return u.String()
 }
 
-// parseTarget says what is wrong with a target's URL; nothing when it is good.
-func parseTarget(s string) (*url.URL, string) {
+// parseTarget says everything that is wrong with a target's URL; nothing when it is good.
+func parseTarget(s string) (u *url.URL, wrong []string) {
 	if s == "" || len(s) > maxURLBytes {
-		return nil, "it must have 1 to " + strconv.Itoa(maxURLBytes) + " bytes"
+		return nil, []string{"it must have 1 to " + strconv.Itoa(maxURLBytes) + " bytes"}
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\\\"<>^`{|}", r) }) {
-		return nil, "a character in it needs percent-encoding (or punycode, in the host)"
+	check := func(bad bool, what string) {
+		if bad {
+			wrong = append(wrong, what)
+		}
 	}
+	check(strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\\\"<>^`{|}", r) }),
+		"a character in it needs percent-encoding (or punycode, in the host)")
 	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return nil, "it cannot be parsed"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, "its scheme is not http or https"
-	case u.User != nil:
-		return nil, "a user or password is not allowed in it"
-	case u.Hostname() == "" || u.Opaque != "":
-		return nil, "it names no host"
-	case !validHost(u):
-		return nil, "its host or port is not valid"
-	case strings.Contains(s, "?"):
-		return nil, "a query is not allowed in it (a job's path may have one)"
-	case strings.Contains(s, "#"):
-		return nil, "a fragment is not allowed in it"
-	case slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." }):
-		return nil, "its path must not contain . or .. segments"
+	if err != nil {
+		check(len(wrong) == 0, "it cannot be parsed") // mostly for that very character
+		return nil, wrong
 	}
-	return u, ""
+	named := u.Hostname() != "" && u.Opaque == ""
+	check(u.Scheme != "http" && u.Scheme != "https", "its scheme is not http or https")
+	check(u.User != nil, "a user or password is not allowed in it")
+	check(!named, "it names no host")
+	check(named && !validHost(u), "its host or port is not valid")
+	check(strings.Contains(s, "?"), "a query is not allowed in it (a job's path may have one)")
+	check(strings.Contains(s, "#"), "a fragment is not allowed in it")
+	check(slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." }), "its path must not contain . or .. segments")
+	return u, wrong
 }
 
 func validHost(u *url.URL) bool {

@@ -95,3 +95,23 @@ func TestMisplacedSecretsAreNotRepeated(t *testing.T) {
 		}
 	}
 }
+
+// A URL in which several things are wrong tells all of them at once.
+func TestTargetURLTellsEveryFault(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][]string{
+		"ftp://user:" + secret + "@h:0/../x?token=" + secret + "#f": {"scheme", "user or password", "host or port", "query", "fragment", "segments"},
+		"http://h/a b?x": {"percent-encoding", "query"},
+		"bank.example":   {"scheme", "no host"},
+	} {
+		_, _, err := ParseContract("bank", with(t, "target.http.url", `"`+url+`"`))
+		for _, text := range want {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%q is missing: %v", text, err)
+			}
+		}
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error repeats the secret: %v", err)
+		}
+	}
+}
