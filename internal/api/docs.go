@@ -25,6 +25,9 @@ var page embed.FS
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// docsFolder is what people write for the page; it sends them there.
+const docsFolder = "/docs/"
+
 // asset is a file of the page, as it is stored.
 type asset struct {
 	kind   string // media type
@@ -62,6 +65,10 @@ func serveDocs(mux *http.ServeMux) error {
 		return err
 	}
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, r *http.Request) { assets["index.html"].serve(w, r) })
+	mux.HandleFunc("GET "+docsFolder+"{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "../docs") // relative: a proxy may have put us below a path of its own
+		w.WriteHeader(http.StatusMovedPermanently)
+	})
 	mux.HandleFunc("GET /docs/{file}", func(w http.ResponseWriter, r *http.Request) {
 		a, ok := assets[r.PathValue("file")]
 		if !ok {

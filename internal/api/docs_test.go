@@ -68,3 +68,11 @@ func TestDocsAssetsAreZipped(t *testing.T) {
 		t.Errorf("%d bytes and %d bytes: %v", len(data), len(plain.body), err)
 	}
 }
+
+func TestDocsWithASlash(t *testing.T) {
+	t.Parallel()
+	r := do(newTestAPI(t, newFakeStore()), "GET", "/docs/", nil)
+	if r.status != 301 || r.header.Get("Location") != "../docs" {
+		t.Errorf("%d %v", r.status, r.header)
+	}
+}

@@ -60,7 +60,7 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 		return refuse(job.Errorf(job.CodeForbidden, "a page of another site may not call this API")), "cross_site"
 	}
 	// The mux would redirect these, and a redirected push loses its body.
-	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p {
+	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p && p != docsFolder {
 		return refuse(job.Errorf(job.CodeNotFound, "there is no such path")), "unmatched"
 	}
 	// Query() leaves out what it cannot read, and a list without its cursor begins again.

@@ -121,7 +121,7 @@ func (s *session) do(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
-	chosen, err := parser.Parse(args)
+	chosen, err := parser.Parse(joined(parser, args))
 	if err != nil {
 		return &usageError{[]string{err.Error() + "; see tundish --help"}}
 	}

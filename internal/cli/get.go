@@ -16,12 +16,13 @@ import (
 
 type getCmd struct {
 	remote
-	Name string `arg:"" optional:"" help:"One destination; without it, all."`
+	Name *string `arg:"" optional:"" help:"One destination; without it, all."`
 }
 
+// check refuses an empty name too: it is a script's variable that was not set.
 func (c *getCmd) check(p *problems) {
-	if c.Name != "" {
-		checkName(p, c.Name)
+	if c.Name != nil {
+		checkName(p, *c.Name)
 	}
 }
 
@@ -57,10 +58,10 @@ type destinationDoc struct {
 }
 
 func (c *getCmd) run(ctx context.Context, s *session) error {
-	if c.Name == "" {
+	if c.Name == nil {
 		return list(ctx, s)
 	}
-	a, err := s.api.do(ctx, request{method: http.MethodGet, path: destinationPath(c.Name)})
+	a, err := s.api.do(ctx, request{method: http.MethodGet, path: destinationPath(*c.Name)})
 	if err != nil {
 		return err
 	}

@@ -129,3 +129,38 @@ func header(text string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(text, ":")
 	return strings.TrimSpace(name), strings.TrimSpace(value), ok && strings.TrimSpace(name) != ""
 }
+
+// joined joins each value to its flag where the value begins with -: alone, it
+// would be taken for a flag and stop the parser, with nothing said of the rest.
+func joined(parser *kong.Kong, args []string) []string {
+	takes := map[string]bool{} // flag → whether a value follows
+	between := map[string]string{}
+	for _, node := range append(parser.Model.Leaves(false), parser.Model.Node) {
+		for _, f := range node.Flags {
+			takes["--"+f.Name], between["--"+f.Name] = !f.IsBool(), "="
+			if f.Short != 0 {
+				takes["-"+string(f.Short)] = !f.IsBool()
+			}
+		}
+	}
+	var out []string
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
+			return append(out, args[i:]...)
+		}
+		if takes[args[i]] && i+1 < len(args) && isValue(takes, args[i+1]) {
+			out = append(out, args[i]+between[args[i]]+args[i+1])
+			i++
+			continue
+		}
+		out = append(out, args[i])
+	}
+	return out
+}
+
+// isValue says whether what stands behind a flag is its value though it begins with -.
+func isValue(takes map[string]bool, arg string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	_, known := takes[name]
+	return len(arg) > 1 && arg[0] == '-' && arg != "--" && !known
+}
