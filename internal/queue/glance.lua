@@ -12,12 +12,11 @@ local function over(key)
 end
 
 local function needed(conf, state, jobs, tenantjobs, dead, doneends, idemends)
-  local c = call('HMGET', conf, 'version', 'deleting', 'max_history')
-  if not c[1] or c[2] == '1' then return true end
-  local s = call('HMGET', state, 'bytes', 'hist')
-  if (s[1] or '0') ~= '0' or (tonumber(s[2] or '') or 0) > (tonumber(c[3] or '') or 0) then return true end
   if call('EXISTS', jobs, tenantjobs, dead, doneends, idemends) == 0 then return false end
-  return call('EXISTS', jobs, tenantjobs, dead) > 0 or over(doneends) or over(idemends)
+  if call('EXISTS', jobs, tenantjobs, dead) > 0 or over(doneends) or over(idemends) then return true end
+  local c = call('HMGET', conf, 'deleting', 'max_history')
+  local hist = tonumber(call('HGET', state, 'hist') or '') or 0
+  return c[1] == '1' or hist > (tonumber(c[2] or '') or 0)
 end
 
 for i = 1, tonumber(ARGV[1]) do

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"tundish/internal/redisdb"
@@ -18,8 +19,8 @@ type Repairs struct {
 }
 
 const (
-	// glanceLanes is how many lanes one script glances at: it takes about half a
-	// millisecond, and turns of others wait no longer.
+	// glanceLanes is how many lanes one call glances at: it takes about half a
+	// millisecond at most, and turns of others wait no longer.
 	glanceLanes = 50
 	namesPage   = 500
 )
@@ -36,7 +37,7 @@ func (s *Store) Sweep(ctx context.Context, within time.Duration) (Repairs, error
 	first := rand.IntN(redisdb.Shards) // a sweep that is cut short must not always leave out the same
 	for i := range redisdb.Shards {
 		shard := (first + i) % redisdb.Shards
-		err := s.eachLanes(ctx, shard, func(names []string) error {
+		err := s.eachLanes(ctx, shard, func(names []listed) error {
 			end := time.After(share(len(names)))
 			if err := s.sweep(ctx, names, &all); err != nil {
 				failed = append(failed, err)
@@ -68,17 +69,23 @@ func (s *Store) lanes(ctx context.Context) (total int64) {
 	return total
 }
 
+// listed is a lane as its shard lists it.
+type listed struct {
+	name    string
+	deleted bool
+}
+
 // eachLanes calls fn with the lanes of a shard, deleted ones included, some at a time.
-func (s *Store) eachLanes(ctx context.Context, shard int, fn func(names []string) error) error {
+func (s *Store) eachLanes(ctx context.Context, shard int, fn func(names []listed) error) error {
 	_, _, key := s.db.Keys().Shard(shard)
 	for cursor := uint64(0); ; {
 		page, next, err := s.db.Client().HScan(ctx, key, cursor, "", namesPage).Result()
 		if err != nil {
 			return callerError(err)
 		}
-		names := make([]string, 0, len(page)/2)
-		for i := 0; i < len(page); i += 2 {
-			names = append(names, page[i])
+		names := make([]listed, 0, len(page)/2)
+		for i := 0; i+1 < len(page); i += 2 {
+			names = append(names, listed{page[i], strings.Contains(page[i+1], "|0|")})
 		}
 		for some := range slices.Chunk(names, glanceLanes) {
 			if err := fn(some); err != nil {
@@ -91,43 +98,61 @@ func (s *Store) eachLanes(ctx context.Context, shard int, fn func(names []string
 	}
 }
 
-// glancePlaces are the keys of a lane that the script looks at, in its order.
-var glancePlaces = places([]string{"conf", "state", "jobs", "tenantjobs", "dead", "doneends", "idemends"})
+// glancePlaces are the keys of a lane that the script looks at, in its order,
+// and heldPlaces those of them that a lane has which holds or remembers a job.
+var (
+	glancePlaces = places([]string{"conf", "state", "jobs", "tenantjobs", "dead", "doneends", "idemends"})
+	heldPlaces   = glancePlaces[2:]
+)
 
 // sweep mends those of some lanes of a shard that need it.
-func (s *Store) sweep(ctx context.Context, names []string, all *Repairs) error {
-	var keys, known []string
-	for _, name := range names {
-		lane, err := s.db.Keys().Lane(name)
+func (s *Store) sweep(ctx context.Context, names []listed, all *Repairs) error {
+	var keys, held, known []string
+	var failed []error
+	for _, l := range names {
+		lane, err := s.db.Keys().Lane(l.name)
 		if err != nil {
 			continue // no script makes such a lane
 		}
-		known = append(known, name)
-		for _, place := range glancePlaces {
+		if l.deleted {
+			failed = append(failed, s.mendInto(ctx, l.name, all))
+			continue
+		}
+		known = append(known, l.name)
+		for i, place := range glancePlaces {
 			keys = append(keys, lane[place])
+			if i >= len(glancePlaces)-len(heldPlaces) {
+				held = append(held, lane[place])
+			}
 		}
 	}
 	if len(known) == 0 {
-		return nil
+		return errors.Join(failed...)
+	}
+	// Most of many destinations have nothing: that costs one command for all.
+	n, err := s.db.Client().Exists(ctx, held...).Result()
+	if err != nil || n == 0 {
+		return errors.Join(append(failed, callerError(err))...)
 	}
 	reply, err := s.db.Run(ctx, glanceScript, keys, len(known))
 	if err != nil {
 		return callerError(err)
 	}
 	p := parser{}
-	var failed []error
 	for i, list := 0, p.list(reply); i < len(list); i++ {
 		at := p.number(list, i)
 		if p.err != nil || at < 1 || int(at) > len(known) {
 			return errors.Join(append(failed, p.err)...)
 		}
-		r, err := s.mend(ctx, known[at-1])
-		if err != nil {
-			failed = append(failed, err)
-		}
-		all.Entries, all.Leases, all.Tombstones = all.Entries+r.Entries, all.Leases+r.Leases, all.Tombstones+r.Tombstones
+		failed = append(failed, s.mendInto(ctx, known[at-1], all))
 	}
 	return errors.Join(failed...)
+}
+
+func (s *Store) mendInto(ctx context.Context, lane string, all *Repairs) error {
+	r, err := s.mend(ctx, lane)
+	all.Entries, all.Leases, all.Tombstones = all.Entries+r.Entries, all.Leases+r.Leases, all.Tombstones+r.Tombstones
+	return err
 }
 
 func (s *Store) mend(ctx context.Context, lane string) (Repairs, error) {

@@ -49,6 +49,7 @@ func TestSweepMendsWhatNeedsIt(t *testing.T) {
 			keyed.turn(0, settleAll(keyed.turn(1).Leases, KindDelivered)...)
 			b.db.Client().Del(ctx, keyed.key("done"), keyed.key("doneends"))
 			b.db.Client().ZAdd(ctx, keyed.key("idemends"), zero(string(mustOne(t, b, keyed.key("idemends")))))
+			cut.accept(newJobs(1, "")...)
 			b.db.Client().HSet(ctx, cut.keys.Conf(), "deleting", "1")
 			before := b.db.Calls()
 			r, err := b.s.Sweep(ctx, time.Millisecond)
