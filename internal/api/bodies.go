@@ -95,7 +95,7 @@ func (c *call) readAll(r io.Reader, announced, limit int64) ([]byte, error) {
 		}
 		n, err := r.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if err == io.EOF { //nolint:errorlint // a Reader gives it bare
+		if err == io.EOF {
 			return data, nil
 		}
 		if err != nil {

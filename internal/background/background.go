@@ -178,9 +178,9 @@ func (b *Background) tell(err error) {
 	before := b.failing
 	b.failing = kind
 	b.mu.Unlock()
-	switch {
-	case kind == before:
-	case kind == "":
+	switch kind {
+	case before:
+	case "":
 		b.log.Info("sweeps go through again")
 	default:
 		b.log.Warn("a sweep failed; the next one tries again", "kind", kind, "error", err)
