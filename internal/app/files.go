@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,7 +33,7 @@ type files struct {
 	installation string
 	seen         [sha256.Size]byte // of the file that was applied last
 	refused      []string          // destinations of it that are not in force
-	again        time.Time         // when those are tried again
+	again        time.Time         // when those, and deleted ones, are applied again
 
 	names atomic.Pointer[map[string]bool] // that the file names
 }
@@ -53,9 +53,9 @@ func (f *files) note(file *destination.File) {
 	f.names.Store(&names)
 }
 
-// refusedAgain is how long what others own, or a newer file made, is left
-// alone: it may have been deleted since.
-const refusedAgain = time.Minute
+// mendEvery is how often what is missing of an unchanged file is applied: what
+// others owned may have been deleted since, and so may what the file names.
+const mendEvery = 30 * time.Second
 
 func newFiles(path string, file *destination.File, store *queue.Store, log *slog.Logger, reloads *prometheus.GaugeVec) *files {
 	f := &files{path: path, file: file, store: store, log: log.With("component", "files")}
@@ -98,15 +98,12 @@ func (f *files) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !changed && !lost && (len(f.refused) == 0 || time.Now().Before(f.again)) {
-		return f.inForce()
+	if !changed && !lost {
+		return cmp.Or(f.mend(ctx), f.inForce())
 	}
 	file, err := destination.ParsePath(f.path)
 	if err != nil {
 		return err
-	}
-	if !changed && !lost {
-		return cmp.Or(f.retry(ctx, file), f.inForce())
 	}
 	if err := f.apply(ctx, file, lost); err != nil {
 		return err
@@ -119,27 +116,59 @@ func (f *files) look(ctx context.Context) error {
 func (f *files) apply(ctx context.Context, file *destination.File, lost bool) error {
 	f.note(file)
 	refused, err := f.put(ctx, file, file.Destinations, lost)
-	f.refused, f.again = refused, time.Now().Add(refusedAgain)
+	f.refused, f.again = refused, time.Now().Add(mendEvery)
 	for _, name := range refused {
 		f.log.Warn("a destination of the file was not applied: others made it, or a newer revision", "destination", name)
 	}
 	return errors.Join(err, f.orphan(ctx, file))
 }
 
-// retry applies what was refused, and nothing else: another file of the set may
-// have changed the rest since.
-func (f *files) retry(ctx context.Context, file *destination.File) error {
+// mend applies what was refused or is gone, and nothing else: another file of
+// the set may have changed the rest since.
+func (f *files) mend(ctx context.Context) error {
+	if time.Now().Before(f.again) {
+		return nil
+	}
+	missing, err := f.missing(ctx)
+	if err != nil {
+		return err
+	}
+	f.again = time.Now().Add(mendEvery)
+	if len(missing) == 0 {
+		return nil
+	}
+	file, err := destination.ParsePath(f.path)
+	if err != nil || file.Sum != f.seen {
+		return err // what has changed is for the next look
+	}
 	var entries []destination.Entry
 	for _, e := range file.Destinations {
-		if slices.Contains(f.refused, e.Contract.Name) {
+		if missing[e.Contract.Name] {
 			entries = append(entries, e)
 		}
 	}
-	refused, err := f.put(ctx, file, entries, false)
+	const lost = true // what was deleted has left its slots; what a node of a Cluster lost has not
+	refused, err := f.put(ctx, file, entries, lost)
 	if err == nil {
-		f.refused, f.again = refused, time.Now().Add(refusedAgain)
+		f.refused = refused
 	}
 	return err
+}
+
+// missing is what the file names and was refused, or does not exist.
+func (f *files) missing(ctx context.Context) (map[string]bool, error) {
+	there, err := f.store.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	missing := maps.Clone(*f.names.Load())
+	for _, name := range there {
+		delete(missing, name)
+	}
+	for _, name := range f.refused {
+		missing[name] = true
+	}
+	return missing, nil
 }
 
 // put stores destinations of the file. One that somebody else owns, or that a

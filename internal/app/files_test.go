@@ -114,6 +114,14 @@ func TestWhatIsNotInForceIsTriedAgain(t *testing.T) {
 		t.Errorf("rate %v, want that of the second file", rate)
 	}
 	look(true)
+
+	// So it is with what the file owns and somebody deleted.
+	remove(t, "http://"+first.Addr()+"/v1/destinations/bank?set=mails")
+	f.again = time.Now()
+	look(true)
+	if rate, _ := destinationRate(t, first.Addr()); rate != 9 {
+		t.Errorf("rate %v, want that of the second file again", rate)
+	}
 }
 
 func remove(t *testing.T, url string) {
