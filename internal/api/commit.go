@@ -18,8 +18,8 @@ type pusher interface {
 // The bounds of one call, which are those of the store's script, and of what
 // may wait in this process.
 const (
-	callJobs     = 200
-	callBytes    = 1 << 20
+	callJobs     = queue.MaxPush
+	callBytes    = queue.MaxPushBytes
 	waitingJobs  = 10_000
 	waitingBytes = 64 << 20
 	callTimeout  = 3 * time.Second

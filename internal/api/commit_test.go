@@ -81,16 +81,16 @@ func TestPushesGatherWhileACallIsUnderWay(t *testing.T) {
 		}
 		go push()
 		<-s.began
-		for range 450 {
+		for range 2*callJobs + 50 {
 			go push()
 		}
 		synctest.Wait()
 		close(s.hold)
 		synctest.Wait()
-		if got := fmt.Sprint(s.calls); got != "[1 200 200 50]" {
+		if got := fmt.Sprint(s.calls); got != fmt.Sprint([]int{1, callJobs, callJobs, 50}) {
 			t.Errorf("calls of %s jobs", got)
 		}
-		for range 451 {
+		for range 2*callJobs + 51 {
 			if err := <-ids; err != nil {
 				t.Error(err)
 			}
@@ -299,7 +299,7 @@ func TestSplit(t *testing.T) {
 		want  string
 	}{
 		{nil, "[]"},
-		{make([]int, 401), "[200 200 1]"},
+		{make([]int, 2*callJobs+1), fmt.Sprint([]int{callJobs, callJobs, 1})},
 		{[]int{callBytes, 0, 1, callBytes + 1, 2}, "[2 1 1 1]"},
 	}
 	for _, tc := range tests {

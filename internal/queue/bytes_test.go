@@ -37,7 +37,7 @@ func TestFitBoundsWhatATurnMoves(t *testing.T) {
 		"none":            {nil, 0},
 		"small":           {of(KindDead, MaxResults, 100), MaxResults},
 		"too many":        {of(KindDelivered, MaxResults+50, 1<<20), MaxResults},
-		"no body moves":   {of(KindRetry, 150, 1<<20), 150},
+		"no body moves":   {of(KindRetry, 90, 1<<20), 90},
 		"large":           {of(KindDead, 10, 400<<10), 2},
 		"unknown as well": {of(KindUnknown, 10, 256<<10), 4},
 		"larger alone":    {of(KindDead, 3, 2<<20), 1},

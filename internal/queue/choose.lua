@@ -19,3 +19,19 @@ local function choose(n)
   end
   return out
 end
+
+local LIGHT = 131072 -- bytes of bodies that a reply carries in no time
+local CARRIED = 20 -- bytes per µs that a reply is taken to carry beyond that; a busy machine does
+
+-- affordable cuts the choice to A.bytes of bodies; a larger job goes alone. Answers
+-- also how much longer than A.lead the reply needs to carry them, in µs.
+local function affordable(chosen)
+  if S.bytes <= LIGHT then return #chosen, 0 end
+  local bytes, n = 0, #chosen
+  for i, c in ipairs(chosen) do
+    local size = call('HSTRLEN', K.jobs, c.id)
+    if bytes + size > A.bytes and i > 1 then n = i - 1 break end
+    bytes = bytes + size
+  end
+  return n, math.floor(math.max(0, bytes - LIGHT) / CARRIED)
+end

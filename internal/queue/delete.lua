@@ -1,5 +1,5 @@
 -- delete, the main part.
-local CHUNK = 200
+local CHUNK = 100
 
 -- cancel_some ends up to CHUNK live jobs as cancelled.
 local function cancel_some(raw)

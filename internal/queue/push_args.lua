@@ -2,7 +2,7 @@
 -- KEYS: the lane's fixed list (redisdb/keys.go).
 -- ARGV[1] lane
 -- ARGV[2] wake     channel that wakes workers
--- ARGV[3] n        number of jobs, at most 200
+-- ARGV[3] n        number of jobs, at most 100
 -- ARGV[4] jobs     nine arguments each: id, priority, tenant, key hash or 22 dashes, fingerprint,
 --                  delay µs, deliver at µs (TIME, 0: none), expires in µs or at µs (see below), body
 -- The expiry is "+µs" from now, "µs" in TIME, or 0.

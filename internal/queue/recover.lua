@@ -1,6 +1,6 @@
 -- recover: leases that ran out, and those whose worker never heard of them.
 local MAX_CRASHES = 3
-local MANY = 200
+local MANY = 100
 
 -- back_to_ready ends the lease of jobs, {id, t} each, at their old place.
 local function back_to_ready(jobs)

@@ -12,9 +12,11 @@ import (
 	"tundish/internal/redisdb"
 )
 
-// MaxPush and MaxPushBytes bound one call of the push script; callers split.
+// MaxPush and MaxPushBytes bound one call of the push script; callers split. All
+// such bounds keep a script within about 5 ms on a slow machine: every other
+// destination waits for it.
 const (
-	MaxPush      = 200
+	MaxPush      = 100
 	MaxPushBytes = 1 << 20
 )
 

@@ -56,7 +56,7 @@ func TestSweepMendsWhatNeedsIt(t *testing.T) {
 			if err != nil || r != (Repairs{Entries: 1}) {
 				t.Errorf("swept %+v, %v", r, err)
 			}
-			if calls := b.db.Calls() - before; calls > 60 {
+			if calls := b.db.Calls() - before; calls > 90 {
 				t.Errorf("%d calls for 124 lanes, 4 of which needed something", calls)
 			}
 			if n := b.db.Client().ZCard(ctx, keyed.key("idemends")).Val(); n != 0 {

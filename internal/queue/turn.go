@@ -12,10 +12,10 @@ import (
 )
 
 // MaxLease is how many jobs one turn hands out at most.
-const MaxLease = 100
+const MaxLease = 64
 
 // MaxResults is how many results one turn settles at most.
-const MaxResults = 200
+const MaxResults = 100
 
 // LeaseGrace is what a lease lasts beyond slot, tolerance and timeout. turn.lua
 // and lease.lua hold the same figure.
