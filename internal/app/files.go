@@ -74,7 +74,7 @@ func (f *files) start(ctx context.Context) error {
 		if err := f.apply(ctx, f.file, false); err != nil {
 			return err
 		}
-		f.watch.report(f.inForce())
+		f.report(f.inForce())
 	}
 	f.watch.start()
 	return nil
