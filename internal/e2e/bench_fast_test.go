@@ -94,7 +94,7 @@ func rateInProcess(b *testing.B, s *section, rate int64, workers int) {
 	}
 	s.row(count(rate)+" per 1 s", count(workers), fmt.Sprintf("%.2f %%", 100*median(use)), fmt.Sprintf("%s / %s", count(worst), count(rate)),
 		fmt.Sprintf("%.0f µs", median(p50)), fmt.Sprintf("%.0f µs", median(p99)), count(dead), fmt.Sprintf("%.0f µs", median(cost)),
-		fmt.Sprintf("%.0f %%", 100*median(share)), bar(median(use) >= leastRateUse && int64(worst) <= rate, "≥ %.0f %%, never above", 100*leastRateUse))
+		fmt.Sprintf("%.0f %%", 100*median(share)), bar(median(use) >= least(rate) && int64(worst) <= rate, "≥ %.0f %%, never above", 100*least(rate)))
 	b.ReportMetric(100*median(use), "%use")
 	if int64(worst) > rate {
 		b.Errorf("%d in one second, at most %d are allowed", worst, rate)

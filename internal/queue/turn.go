@@ -12,7 +12,7 @@ import (
 )
 
 // MaxLease is how many jobs one turn hands out at most.
-const MaxLease = 64
+const MaxLease = 100
 
 // MaxResults is how many results one turn settles at most.
 const MaxResults = 100

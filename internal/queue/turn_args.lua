@@ -5,7 +5,7 @@
 -- ARGV[3] worker     id of the calling worker, no colon
 -- ARGV[4] call       number of this call of the worker
 -- ARGV[5] lost       calls whose reply was lost: "call,first deadline µs,last deadline µs;" …
--- ARGV[6] want       jobs wanted, at most 64; 0: only settle
+-- ARGV[6] want       jobs wanted, at most 100; 0: only settle
 -- ARGV[7] short      1 when want is less than the worker could use, for want of senders
 -- ARGV[8] keep       1 when the worker will look again by its own timer
 -- ARGV[9] expect     earliest logical time µs by the worker's bounds, 0: unknown
