@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -31,7 +32,7 @@ func TestDemoStopped(t *testing.T) {
 	reason := errors.New("enough")
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	view := &untilLine{line: "at the bank", stop: func() { stop(reason) }}
+	view := &untilLine{line: regexp.MustCompile(`at the bank +[1-9]`), stop: func() { stop(reason) }}
 	r, err := RunDemo(ctx, DemoOptions{Rate: 50, Jobs: 5000, Workers: 2}, view)
 	if !errors.Is(err, reason) {
 		t.Fatalf("%v, want %v", err, reason)
@@ -45,18 +46,15 @@ func TestDemoStopped(t *testing.T) {
 	}
 }
 
-// untilLine calls stop when the text it waits for was written a second time.
+// untilLine calls stop when a line that it waits for was written.
 type untilLine struct {
-	line string
-	n    int
+	line *regexp.Regexp
 	stop func()
 }
 
 func (u *untilLine) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), u.line) {
-		if u.n++; u.n == 2 {
-			u.stop()
-		}
+	if u.line.Match(p) {
+		u.stop()
 	}
 	return len(p), nil
 }

@@ -39,6 +39,7 @@ type embeddedConfig struct {
 }
 
 func startEmbedded(ctx context.Context, cfg embeddedConfig, log *slog.Logger) (*embedded, error) {
+	quietStandardLog(log)
 	e := &embedded{}
 	if err := e.start(ctx, cfg, log); err != nil {
 		e.stop()

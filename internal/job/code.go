@@ -50,7 +50,7 @@ var codes = map[Code]codeInfo{
 	CodeMalformed:             {400, "The request cannot be parsed", false},
 	CodeIdempotencyKeyInvalid: {400, "The Idempotency-Key is not valid", false},
 	CodeUnauthenticated:       {401, "A valid key is needed", false},
-	CodeForbidden:             {403, "The key lacks a scope", false},
+	CodeForbidden:             {403, "Not allowed", false},
 	CodeDestinationNotFound:   {404, "No such destination", false},
 	CodeJobNotFound:           {404, "No such job", false},
 	CodeNotFound:              {404, "No such page", false},

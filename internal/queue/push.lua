@@ -29,13 +29,14 @@ local function known_ids(jobs)
 end
 
 local function read_job(i, raw)
-  local p = A.jobs + (i - 1) * 9
+  local p = A.jobs + (i - 1) * 10
   local j = {id = ARGV[p], prio = tonumber(ARGV[p + 1]), key = ARGV[p + 3], print = ARGV[p + 4],
     delay = tonumber(ARGV[p + 5]), body = ARGV[p + 8]}
   local at, expiry = tonumber(ARGV[p + 6]), ARGV[p + 7]
   if at > 0 then j.delay = at - raw end
   local within = string.match(expiry, '^%+(%d+)$')
   j.t = new_try('', within and raw + tonumber(within) or tonumber(expiry), #j.body, j.key, ARGV[p + 2])
+  j.t.history = ARGV[p + 9]
   return j
 end
 

@@ -3,8 +3,9 @@
 -- ARGV[1] lane
 -- ARGV[2] wake     channel that wakes workers
 -- ARGV[3] n        number of jobs, at most 100
--- ARGV[4] jobs     nine arguments each: id, priority, tenant, key hash or 22 dashes, fingerprint,
---                  delay µs, deliver at µs (TIME, 0: none), expires in µs or at µs (see below), body
+-- ARGV[4] jobs     ten arguments each: id, priority, tenant, key hash or 22 dashes, fingerprint,
+--                  delay µs, deliver at µs (TIME, 0: none), expires in µs or at µs (see below), body,
+--                  what is kept of it when a script ends it
 -- The expiry is "+µs" from now, "µs" in TIME, or 0.
 -- Reply: {'no_lane' | 'faulty' | 'paused'} or
 -- {'ok', capacity, granted rate per second, paused 0|1, jobs, counted}; a job: {verdict, id, state, depth,

@@ -63,7 +63,7 @@ func (s *Store) pushPart(ctx context.Context, lane string, jobs []*job.Job) ([]P
 			return nil, err
 		}
 		args = append(args, string(j.ID), j.Priority, j.Tenant, idempotency.KeyHash(j.Producer, j.IdempotencyKey),
-			idempotency.Fingerprint(j), j.Delay.Microseconds(), micros(j.DeliverAt), expiryArg(j), body)
+			idempotency.Fingerprint(j), j.Delay.Microseconds(), micros(j.DeliverAt), expiryArg(j), body, noteArg(j))
 	}
 	reply, err := s.run(ctx, pushScript, lane, args)
 	if err != nil {
@@ -87,6 +87,18 @@ func expiryArg(j *job.Job) string {
 		return "+" + strconv.FormatInt(j.ExpiresIn.Microseconds(), 10)
 	}
 	return strconv.FormatInt(micros(j.ExpiresAt), 10)
+}
+
+// noteArg is what is shown of a job that expires: the script that ends it reads no more of it.
+func noteArg(j *job.Job) []byte {
+	if j.ExpiresIn <= 0 && j.ExpiresAt.IsZero() {
+		return nil
+	}
+	n := FinalNote(j, nil)
+	if n.Expires.IsZero() {
+		n.Expires = j.CreatedAt.Add(j.ExpiresIn)
+	}
+	return n.Encode()
 }
 
 func parsePush(lane string, reply any, n int) ([]PushResult, map[string]int64, error) {
