@@ -228,3 +228,30 @@ func TestDeadNodeDelaysOnlyItsLanes(t *testing.T) {
 		}
 	})
 }
+
+// Lanes that become due one after the other are found together: a claim for
+// each would be most of what Redis does for many quiet destinations.
+func TestWakesOneAfterTheOtherShareClaims(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.cfg.Concurrency = 1000
+		var lanes []*fakeLane
+		for i := range 200 {
+			lanes = append(lanes, w.lane(fmt.Sprintf("lane-%d", i), 0))
+		}
+		w.start()
+		w.run(time.Second)
+		begin := time.Now()
+		for _, l := range lanes {
+			w.push(l, 1)
+			w.run(500 * time.Microsecond)
+		}
+		if n := len(w.seen("claim", begin)); n > 30 {
+			t.Errorf("%d claims for 200 lanes that became due within 100ms", n)
+		}
+		w.run(2 * time.Second)
+		for _, l := range lanes {
+			w.want(l, "delivered", 1)
+		}
+	})
+}

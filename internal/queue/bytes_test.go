@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -127,5 +128,28 @@ func TestLargeJobsGetLaterSlots(t *testing.T) {
 			}
 			b.checkDump()
 		})
+	}
+}
+
+func TestUnreadableLargeJobsArePutAsideInSteps(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(fast), "")
+	jobs := newJobs(5, "")
+	for _, j := range jobs {
+		j.Delay = time.Second
+	}
+	b.accept(jobs...)
+	client := b.db.Client()
+	for _, j := range jobs {
+		client.HSet(t.Context(), b.key("jobs"), string(j.ID), "?"+strings.Repeat("x", 800<<10))
+		client.HDel(t.Context(), b.key("tries"), string(j.ID))
+	}
+	b.pass(2 * time.Second)
+	for _, want := range []int64{2, 4, 5} {
+		b.turn(0)
+		if got := b.deadJobs(); got != want {
+			t.Fatalf("%d dead jobs, want %d", got, want)
+		}
 	}
 }
