@@ -81,7 +81,7 @@ func BenchmarkLoop(b *testing.B) {
 		for _, perTurn := range []int{1, 10} {
 			b.Run(fmt.Sprintf("lanes=%d/jobs=%d", lanes, perTurn), func(b *testing.B) {
 				l := newLane("bench")
-				s := &instant{perTurn: perTurn, contract: l.contract, env: envelope("x"), results: make(chan int, 1024)}
+				s := &instant{perTurn: perTurn, contract: l.contract, env: envelope(), results: make(chan int, 1024)}
 				for i := range lanes {
 					s.lanes = append(s.lanes, fmt.Sprintf("lane-%d", i))
 				}

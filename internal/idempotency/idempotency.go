@@ -21,7 +21,7 @@ import (
 var Lua string
 
 // NoKey stands in an envelope for a job without a key.
-const NoKey = "----------------------"
+const NoKey = "-"
 
 // HashLength is the length of a key hash and of a fingerprint as stored.
 const HashLength = 22

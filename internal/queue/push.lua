@@ -41,8 +41,9 @@ local function read_job(i, raw)
 end
 
 local function envelope(j)
-  return '1' .. int(j.prio) .. j.t.order .. string.format('%016.0f%08.0f', j.t.expiry, j.t.size) .. j.key ..
-    string.format('%02x', #j.t.tenant) .. j.t.tenant .. j.body
+  local t = j.t
+  return '2' .. int(j.prio) .. t.order .. (t.expiry > 0 and int(t.expiry) or '') .. '|' .. int(t.size) .. '|' .. j.key .. '|' ..
+    t.tenant .. '\0' .. j.body
 end
 
 -- estimate is when the k-th job from now is sent, k counted in fair order.
