@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -102,8 +101,8 @@ func (s *Store) Survey(ctx context.Context) ([]Lane, error) {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		_, err := s.db.Keys().Lane(name)
-		return err != nil // no script makes such a lane
+		_, ok := s.db.Keys().Some(nil, name, nil)
+		return !ok // no script makes such a lane
 	})
 	lanes := make([]Lane, len(names))
 	chunks := surveyChunks(names)
@@ -173,31 +172,9 @@ func (s *Store) surveyed(names []string, chunk []int) []string {
 	_, clock, _ := s.db.Keys().Shard(redisdb.ShardOf(names[chunk[0]]))
 	keys := append(make([]string, 0, 1+len(chunk)*len(surveyKeys)), clock)
 	for _, at := range chunk {
-		lane, _ := s.db.Keys().Lane(names[at]) // Survey has looked
-		for _, place := range surveyPlaces {
-			keys = append(keys, lane[place])
-		}
+		keys, _ = s.db.Keys().Some(keys, names[at], surveyKeys) // Survey has looked at the name
 	}
 	return keys
-}
-
-// surveyPlaces is where surveyKeys stand in a lane's list.
-var surveyPlaces = places(surveyKeys)
-
-func places(names []string) []int {
-	keys, err := redisdb.NewKeys("any")
-	if err != nil {
-		panic(err)
-	}
-	lane, err := keys.Lane("any")
-	if err != nil {
-		panic(err)
-	}
-	at := make([]int, len(names))
-	for i, name := range names {
-		at[i] = slices.IndexFunc(lane, func(key string) bool { return strings.HasSuffix(key, ":any:"+name) })
-	}
-	return at
 }
 
 // laneOf reads what the script says of one lane; one that is no more has no state.
