@@ -30,7 +30,7 @@ local function affordable(chosen)
   local bytes, n = 0, #chosen
   for i, c in ipairs(chosen) do
     local size = call('HSTRLEN', K.jobs, c.id)
-    if bytes + size > A.bytes and i > 1 then n = i - 1 break end
+    if bytes + size + i * JOB_BYTES > A.bytes and i > 1 then n = i - 1 break end
     bytes = bytes + size
   end
   return n, math.floor(math.max(0, bytes - LIGHT) / CARRIED)

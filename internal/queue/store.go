@@ -17,8 +17,11 @@ import (
 // destination waits for it.
 const (
 	MaxPush      = 100
-	MaxPushBytes = 1 << 20
+	MaxPushBytes = 800 << 10
 )
+
+// JobBytes is what a job costs a script beside its body, in bytes of bodies.
+const JobBytes = 6 << 10
 
 // retryAfterFault is what callers are told to wait when Redis cannot serve.
 const retryAfterFault = 2 * time.Second
@@ -39,8 +42,8 @@ func (s *Store) Push(ctx context.Context, lane string, jobs []*job.Job) ([]PushR
 	results := make([]PushResult, 0, len(jobs))
 	for len(jobs) > 0 {
 		n, bytes := 0, 0
-		for n < len(jobs) && n < MaxPush && (n == 0 || bytes+len(jobs[n].Request.Body) <= MaxPushBytes) {
-			bytes += len(jobs[n].Request.Body)
+		for n < len(jobs) && n < MaxPush && (n == 0 || bytes+len(jobs[n].Request.Body)+JobBytes <= MaxPushBytes) {
+			bytes += len(jobs[n].Request.Body) + JobBytes
 			n++
 		}
 		part, err := s.pushPart(ctx, lane, jobs[:n])

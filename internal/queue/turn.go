@@ -22,7 +22,7 @@ const MaxResults = 100
 const LeaseGrace = 5 * time.Second
 
 // maxTurnBytes bounds the bodies of one turn; a larger job goes alone.
-const maxTurnBytes = 1 << 20
+const maxTurnBytes = 800 << 10
 
 // Kind says what a result does to its job.
 type Kind string
@@ -57,7 +57,7 @@ func Fit(results []Result) int {
 	bytes := 0
 	for i := range results {
 		if k := results[i].Kind; k == KindDead || k == KindUnknown {
-			bytes += results[i].Bytes
+			bytes += results[i].Bytes + JobBytes
 		}
 		if i == MaxResults || i > 0 && bytes > maxTurnBytes {
 			return i
