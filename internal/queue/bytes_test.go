@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tundish/internal/destination"
 )
 
 // acceptLarge pushes n jobs with bodies of size bytes.
@@ -78,7 +80,7 @@ func TestCrashesOfLargeJobsAreBuriedInSteps(t *testing.T) {
 	for crash := range 3 {
 		for leased := 0; leased < 5; {
 			r := b.turn(10)
-			if _, err := b.s.Start(t.Context(), b.lane, r.Leases); err != nil {
+			if _, err := b.s.Start(t.Context(), b.lane, destination.Memory, r.Leases); err != nil {
 				t.Fatal(err)
 			}
 			if leased += len(r.Leases); len(r.Leases) == 0 {

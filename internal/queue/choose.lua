@@ -20,6 +20,13 @@ local function choose(n)
   return out
 end
 
+-- choose_probe is the next job, or the one behind it when that failed as a probe before.
+local function choose_probe(failed)
+  local two = choose(2)
+  if #two == 2 and two[1].id == failed then return {two[2]} end
+  return {two[1]}
+end
+
 local LIGHT = 131072 -- bytes of bodies that a reply carries in no time
 local CARRIED = 20 -- bytes per µs that a reply is taken to carry beyond that; a busy machine does
 

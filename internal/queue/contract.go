@@ -55,6 +55,8 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"keep_done", max(c.Retention.Finished, minDoneKept).Microseconds(),
 		"keep_dead", c.Retention.Dead.Microseconds(),
 		"dead_max", c.Retention.DeadMax,
+		"delivery", string(c.Delivery),
+		"breaker", fmt.Sprintf("%d|%d|%d", c.Breaker.Failures, c.Breaker.OpenFor.Microseconds(), c.Breaker.MaxOpenFor.Microseconds()),
 	}, nil
 }
 

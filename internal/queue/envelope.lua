@@ -4,6 +4,7 @@
 -- what settling needs, so that no body is read for it.
 local NO_KEY = '-'
 
+local function order_time(order) return tonumber(string.sub(order, 1, 7), 16) * 268435456 + tonumber(string.sub(order, 8), 16) end
 local function hex14(n) return string.format('%07x%07x', math.floor(n / 268435456), n % 268435456) end
 
 -- new_try is the record of a job that was never tried.

@@ -50,7 +50,7 @@ end
 local function estimate(list, now, raw, ready, own, tenants)
   local ahead = ready
   if tenants > 1 then ahead = math.min(ready, own * tenants) end
-  return int(after(list, now + A.lead, ahead) - now + raw)
+  return int(after(list, math.max(now + A.lead, S.cool), ahead) - now + raw)
 end
 
 -- verdict decides on one job; q is the queue as it stands after the earlier ones.
