@@ -21,7 +21,7 @@ import (
 // entry is the outermost layer: every request gets an id and is counted, and
 // none ends the process.
 type entry struct {
-	mux     *http.ServeMux
+	mux     *directMux
 	origin  *http.CrossOriginProtection
 	metrics *metrics
 	log     *slog.Logger
@@ -58,6 +58,9 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 	}
 	if err := e.origin.Check(r); err != nil {
 		return refuse(job.Errorf(job.CodeForbidden, "a page of another site may not call this API")), "cross_site"
+	}
+	if d, ok := e.mux.find(r); ok {
+		return d, d.route
 	}
 	// The mux would redirect these, and a redirected push loses its body.
 	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p && p != docsFolder {

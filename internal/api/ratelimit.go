@@ -2,6 +2,7 @@ package api
 
 import (
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -11,6 +12,12 @@ import (
 type Quota struct {
 	Policy string `header:"RateLimit-Policy"`
 	Limit  string `header:"RateLimit"`
+}
+
+// set writes the headers, unless nothing is known.
+func (q *Quota) set(h http.Header) {
+	setGiven(h, "RateLimit-Policy", q.Policy)
+	setGiven(h, "RateLimit", q.Limit)
 }
 
 // quotaOf writes the fields of draft-ietf-httpapi-ratelimit-headers-11, and
