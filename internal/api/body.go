@@ -73,6 +73,9 @@ func mediaType(h http.Header, types []string) (string, error) {
 	if given == "" {
 		return types[0], nil
 	}
+	if slices.Contains(types, given) { // as most write it
+		return given, nil
+	}
 	kind, params, err := mime.ParseMediaType(given)
 	if err != nil || !slices.Contains(types, kind) {
 		return "", job.Errorf(job.CodeUnsupportedMediaType, "send the body as Content-Type: %s", strings.Join(types, " or "))
