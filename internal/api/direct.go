@@ -33,17 +33,16 @@ func (d *direct) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve does what huma would: the guard, the parameters, the handler, the answer.
 func (d *direct) serve(c *call, w http.ResponseWriter, destination string) {
-	ctx := c.r.Context()
 	err := d.gate.admit(c, d.scopes, destination)
 	if err == nil {
 		err = noQuery(c.r)
 	}
 	var out output
 	if err == nil {
-		out, err = d.handle(ctx, destination)
+		out, err = d.handle(c, destination)
 	}
 	if err != nil {
-		newProblem(ctx, err).write(w)
+		newProblem(c, err).write(w)
 		return
 	}
 	out.write(w)
