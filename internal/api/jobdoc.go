@@ -86,6 +86,7 @@ func parseJob(raw []byte, producer string, c *destination.Contract, now time.Tim
 		d.bad("", "a job is a JSON object")
 		return nil, invalid(d.fieldErrors)
 	}
+	d.given = make([]string, 0, len(list))
 	d.once("", list, d.read)
 	d.checkBody()
 	d.checkTimes()

@@ -21,7 +21,7 @@ func members(raw []byte) ([]member, bool) {
 	if !w.open('{') {
 		return nil, false
 	}
-	var list []member
+	list := make([]member, 0, 4) // as many as most have
 	ok := true
 	for w.more('}') {
 		var m member
