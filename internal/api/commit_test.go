@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,28 @@ func TestPushesGatherWhileACallIsUnderWay(t *testing.T) {
 			t.Errorf("left behind: %d lanes, %d jobs, %d bytes", len(c.lanes), c.jobs, c.bytes)
 		}
 	})
+}
+
+// TestALonePushMakesItsOwnCall: no goroutine, and nothing left behind that the
+// next would have to wait for.
+func TestALonePushMakesItsOwnCall(t *testing.T) {
+	t.Parallel()
+	s := newFakeStore()
+	c := newCommitter(s, t.Context())
+	s.onPush = func() error {
+		if !strings.Contains(string(debug.Stack()), "TestALonePushMakesItsOwnCall") {
+			t.Error("another goroutine made the call")
+		}
+		return nil
+	}
+	for range 3 {
+		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.lanes) != 0 || c.jobs != 0 || c.bytes != 0 {
+		t.Errorf("left behind: %d lanes, %d jobs, %d bytes", len(c.lanes), c.jobs, c.bytes)
+	}
 }
 
 func TestCallsAreBoundedByBytes(t *testing.T) {
@@ -199,28 +222,37 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 		s.hold, s.began = make(chan struct{}), make(chan struct{}, 10)
 		c := newCommitter(s, context.Background())
 		ctx, cancel := context.WithCancel(t.Context())
-		errs := make(chan error, 3)
+		errs := make(chan error, 4)
 		push := func(ctx context.Context) {
 			_, err := c.push(ctx, "bank", []*job.Job{jobOf(1)})
 			errs <- err
 		}
-		go push(ctx) // under way when its caller leaves: it is stored
+		go push(ctx) // makes the call when its caller leaves: it is stored
 		<-s.began
 		go push(ctx) // still waiting: it is dropped
 		go push(t.Context())
 		synctest.Wait()
 		cancel()
-		for range 2 {
-			if err := <-errs; job.CodeOf(err) != job.CodeUnavailable {
-				t.Error(err)
-			}
+		if err := <-errs; job.CodeOf(err) != job.CodeUnavailable {
+			t.Error(err)
 		}
-		close(s.hold)
+		s.hold <- struct{}{}
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
+		<-s.began
+		ctx, cancel = context.WithCancel(t.Context())
+		go push(ctx)
 		synctest.Wait()
-		if len(s.jobs) != 2 || fmt.Sprint(s.calls) != "[1 1]" || c.jobs != 0 {
+		s.hold <- struct{}{}
+		<-s.began // and now it is under way, made by a goroutine
+		cancel()
+		if err := errors.Join(<-errs, <-errs); job.CodeOf(err) != job.CodeUnavailable {
+			t.Error(err)
+		}
+		close(s.hold)
+		synctest.Wait()
+		if len(s.jobs) != 3 || fmt.Sprint(s.calls) != "[1 1 1]" || c.jobs != 0 || len(c.lanes) != 0 {
 			t.Errorf("%d jobs, calls %v, %d waiting", len(s.jobs), s.calls, c.jobs)
 		}
 	})

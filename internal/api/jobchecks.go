@@ -85,7 +85,7 @@ func (d *jobDraft) checkBody() {
 	var way string
 	for _, name := range []string{"body", "body_text", "body_base64"} {
 		switch {
-		case !d.given[name]:
+		case !d.has(name):
 		case way != "":
 			d.bad("/"+name, "give only one of body, body_text and body_base64")
 		default:
@@ -93,7 +93,7 @@ func (d *jobDraft) checkBody() {
 		}
 	}
 	if way == "" {
-		if d.given["content_type"] {
+		if d.has("content_type") {
 			d.bad("/content_type", "there is no body to have a type")
 		}
 		return
@@ -166,10 +166,10 @@ func (d *jobDraft) readExpiresIn(at string, raw json.RawMessage) {
 // repeated push is judged as the first was.
 func (d *jobDraft) checkTimes() {
 	j := d.job
-	if d.given["delay"] && d.given["deliver_at"] {
+	if d.has("delay") && d.has("deliver_at") {
 		d.bad("/delay", "give only one of delay and deliver_at")
 	}
-	if d.given["expires_in"] && d.given["expires_at"] {
+	if d.has("expires_in") && d.has("expires_at") {
 		d.bad("/expires_in", "give only one of expires_in and expires_at")
 	}
 	if j.ExpiresIn > 0 && j.Delay >= j.ExpiresIn {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -43,7 +44,7 @@ type jobDraft struct {
 	now      time.Time
 	contract *destination.Contract
 	job      *job.Job
-	given    map[string]bool
+	given    []string
 	keyError error
 }
 
@@ -77,7 +78,7 @@ var notBuilt = map[string]string{
 // parseJob reads one job from raw, which must be valid JSON. The error holds
 // every problem at once.
 func parseJob(raw []byte, producer string, c *destination.Contract, now time.Time) (*job.Job, error) {
-	d := &jobDraft{now: now, contract: c, given: map[string]bool{}, job: &job.Job{
+	d := &jobDraft{now: now, contract: c, job: &job.Job{
 		ID: job.NewID(), Destination: c.Name, Producer: producer, Priority: job.DefaultPriority, CreatedAt: now,
 	}}
 	list, ok := members(raw)
@@ -85,6 +86,7 @@ func parseJob(raw []byte, producer string, c *destination.Contract, now time.Tim
 		d.bad("", "a job is a JSON object")
 		return nil, invalid(d.fieldErrors)
 	}
+	d.given = make([]string, 0, len(list))
 	d.once("", list, d.read)
 	d.checkBody()
 	d.checkTimes()
@@ -100,17 +102,19 @@ func parseJob(raw []byte, producer string, c *destination.Contract, now time.Tim
 	return d.job, nil
 }
 
+func (d *jobDraft) has(name string) bool { return slices.Contains(d.given, name) }
+
 func tooLarge(format string, args ...any) error {
 	return job.Errorf(job.CodeTooLarge, format, args...)
 }
 
 func (d *jobDraft) read(m member) {
-	at := token(m.name)
 	if read, ok := jobFields[m.name]; ok {
-		d.given[m.name] = true
-		read(d, at, m.value)
+		d.given = append(d.given, m.name)
+		read(d, "/"+m.name, m.value) // a name of ours needs no escape
 		return
 	}
+	at := token(m.name)
 	if why, ok := notBuilt[m.name]; ok {
 		d.unsupported(at, "%s", why)
 		return

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -113,9 +112,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	for name, values := range p.headers {
 		w.Header()[name] = values
 	}
-	w.Header().Set("Content-Type", problemType)
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the caller is gone if this fails
+	writeJSON(w, p.Status, problemType, p)
 }
 
 // invalid makes one error of all field errors; nil when there are none. Only
