@@ -168,7 +168,7 @@ func (b *batch) refuse(i int, err error) {
 func (b *batch) push(ctx context.Context) error {
 	done := 0
 	for _, part := range split(b.jobs) {
-		results, err := b.api.commit.push(ctx, b.contract.Name, part)
+		results, err := b.api.commit.push(ctx, b.contract, part)
 		if err != nil && done == 0 {
 			return err
 		}

@@ -6,13 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
 )
 
 // pusher stores jobs; results go by position.
 type pusher interface {
-	Push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error)
+	PushDurable(ctx context.Context, name string, d destination.Durability, jobs []*job.Job) ([]queue.PushResult, error)
 }
 
 // The bounds of one call, which are those of the store's script, and of what
@@ -49,6 +50,7 @@ type committer struct {
 
 // entryGroup is what one caller pushes in one call: it is never split.
 type entryGroup struct {
+	durable destination.Durability
 	jobs    []*job.Job
 	bytes   int64
 	until   time.Time // the caller gives up then
@@ -61,16 +63,16 @@ type entryGroup struct {
 
 // push stores the jobs and gives one result each. At most callJobs jobs and,
 // unless it is one job, callBytes may be pushed at once: see split.
-func (c *committer) push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error) {
-	g := &entryGroup{jobs: jobs, bytes: bodyBytes(jobs)}
-	first, err := c.enter(destination, g)
+func (c *committer) push(ctx context.Context, contract *destination.Contract, jobs []*job.Job) ([]queue.PushResult, error) {
+	g := &entryGroup{durable: contract.Durability, jobs: jobs, bytes: bodyBytes(jobs)}
+	first, err := c.enter(contract.Name, g)
 	if err != nil {
 		return nil, err
 	}
 	if first {
 		defer c.wait.Done()
-		c.makeCall(destination, []*entryGroup{g}, jobs)
-		c.handOver(destination)
+		c.makeCall(contract.Name, []*entryGroup{g}, jobs)
+		c.handOver(contract.Name)
 		return g.results, g.err
 	}
 	timer := time.NewTimer(c.timeout)
@@ -154,7 +156,7 @@ func (c *committer) serve(destination string) {
 
 // makeCall asks the store and gives the answers.
 func (c *committer) makeCall(destination string, groups []*entryGroup, jobs []*job.Job) {
-	results, err := c.call(destination, jobs)
+	results, err := c.call(destination, groups[len(groups)-1].durable, jobs) // the latest is in force
 	c.answer(groups, results, err)
 }
 
@@ -173,11 +175,11 @@ func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
 			queued[0] = nil // the array may live on; the bodies need not
 			continue
 		}
-		if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+g.bytes > callBytes) {
+		if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+pushBytes(g.jobs) > callBytes) {
 			break
 		}
 		g.begun = true
-		groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+g.bytes
+		groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+pushBytes(g.jobs)
 		queued[0] = nil
 	}
 	if groups == nil {
@@ -212,7 +214,7 @@ func (c *committer) release(g *entryGroup) {
 }
 
 // call asks the store, for at most the timeout.
-func (c *committer) call(destination string, jobs []*job.Job) (results []queue.PushResult, err error) {
+func (c *committer) call(name string, d destination.Durability, jobs []*job.Job) (results []queue.PushResult, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			c.onPanic(reason)
@@ -221,7 +223,7 @@ func (c *committer) call(destination string, jobs []*job.Job) (results []queue.P
 	}()
 	ctx, cancel := context.WithTimeoutCause(c.base, c.timeout, errStoreSlow)
 	defer cancel()
-	results, err = c.store.Push(ctx, destination, jobs)
+	results, err = c.store.PushDurable(ctx, name, d, jobs)
 	if err != nil {
 		return nil, storeError(ctx, err)
 	}
@@ -260,7 +262,7 @@ func split(jobs []*job.Job) [][]*job.Job {
 	var parts [][]*job.Job
 	start, size := 0, int64(0)
 	for i, j := range jobs {
-		n := int64(len(j.Request.Body))
+		n := queue.PushBytes(j)
 		if i > start && (i-start == callJobs || size+n > callBytes) {
 			parts = append(parts, jobs[start:i])
 			start, size = i, 0
@@ -272,6 +274,9 @@ func split(jobs []*job.Job) [][]*job.Job {
 	}
 	return parts
 }
+
+// pushBytes is what jobs count of callBytes.
+func pushBytes(jobs []*job.Job) int64 { return bodyBytes(jobs) + int64(len(jobs))*queue.JobBytes }
 
 func bodyBytes(jobs []*job.Job) int64 {
 	var n int64

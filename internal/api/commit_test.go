@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
 )
@@ -74,7 +75,7 @@ func TestPushesGatherWhileACallIsUnderWay(t *testing.T) {
 		ids := make(chan error, 500)
 		push := func() {
 			j := jobOf(1)
-			r, err := c.push(t.Context(), "bank", []*job.Job{j})
+			r, err := c.push(t.Context(), of("bank"), []*job.Job{j})
 			if err == nil && r[0].ID != j.ID {
 				err = fmt.Errorf("the result is of another job")
 			}
@@ -115,7 +116,7 @@ func TestALonePushMakesItsOwnCall(t *testing.T) {
 		return nil
 	}
 	for range 3 {
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); err != nil {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,10 +131,10 @@ func TestCallsAreBoundedByBytes(t *testing.T) {
 		s := newFakeStore()
 		s.hold, s.began = make(chan struct{}), make(chan struct{}, 10)
 		c := newCommitter(s, t.Context())
-		go c.push(t.Context(), "bank", []*job.Job{jobOf(0)})
+		go c.push(t.Context(), of("bank"), []*job.Job{jobOf(0)})
 		<-s.began
-		for _, size := range []int{callBytes / 2, callBytes / 2, 1, callBytes + 1, 1, 1} {
-			go c.push(t.Context(), "bank", []*job.Job{jobOf(size)})
+		for _, size := range []int{callBytes/2 - queue.JobBytes, callBytes/2 - queue.JobBytes, 1, callBytes + 1, 1, 1} {
+			go c.push(t.Context(), of("bank"), []*job.Job{jobOf(size)})
 			synctest.Wait() // one after the other
 		}
 		close(s.hold)
@@ -151,7 +152,7 @@ func TestDestinationsDoNotWaitForEachOther(t *testing.T) {
 		s.hold, s.began = make(chan struct{}), make(chan struct{}, 10)
 		c := newCommitter(s, t.Context())
 		for _, name := range []string{"a", "b", "c"} {
-			go c.push(t.Context(), name, []*job.Job{jobOf(1)})
+			go c.push(t.Context(), of(name), []*job.Job{jobOf(1)})
 		}
 		synctest.Wait()
 		if len(s.began) != 3 {
@@ -172,7 +173,7 @@ func TestAnErrorAnswersAllItsCallers(t *testing.T) {
 		errs := make(chan error, 10)
 		for range 10 {
 			go func() {
-				_, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)})
+				_, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)})
 				errs <- err
 			}()
 		}
@@ -196,7 +197,7 @@ func TestAStoreThatHangs(t *testing.T) {
 		errs := make(chan error, 1000)
 		for range 1000 {
 			go func() {
-				_, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)})
+				_, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)})
 				errs <- err
 			}()
 		}
@@ -224,7 +225,7 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 4)
 		push := func(ctx context.Context) {
-			_, err := c.push(ctx, "bank", []*job.Job{jobOf(1)})
+			_, err := c.push(ctx, of("bank"), []*job.Job{jobOf(1)})
 			errs <- err
 		}
 		go push(ctx) // makes the call when its caller leaves: it is stored
@@ -281,15 +282,15 @@ func testWaiting(t *testing.T, size, groups, jobs int) {
 			list[i] = jobOf(size)
 		}
 		for range groups {
-			go c.push(t.Context(), "bank", list)
+			go c.push(t.Context(), of("bank"), list)
 		}
 		synctest.Wait()
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeOverloaded {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeOverloaded {
 			t.Errorf("one more than may wait: %v", err)
 		}
 		close(s.hold)
 		synctest.Wait()
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); err != nil {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); err != nil {
 			t.Errorf("when all are gone: %v", err)
 		}
 	})
@@ -300,7 +301,7 @@ type oddStore struct {
 	push func() ([]queue.PushResult, error)
 }
 
-func (s oddStore) Push(context.Context, string, []*job.Job) ([]queue.PushResult, error) {
+func (s oddStore) PushDurable(context.Context, string, destination.Durability, []*job.Job) ([]queue.PushResult, error) {
 	return s.push()
 }
 
@@ -313,12 +314,12 @@ func TestAnOddStoreIsNoEnd(t *testing.T) {
 	} {
 		c := newCommitter(oddStore{push}, t.Context())
 		for range 2 {
-			if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeInternal {
+			if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeInternal {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		c.close()
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeUnavailable {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeUnavailable {
 			t.Errorf("after close: %v", err)
 		}
 	}
@@ -332,7 +333,7 @@ func TestSplit(t *testing.T) {
 	}{
 		{nil, "[]"},
 		{make([]int, 2*callJobs+1), fmt.Sprint([]int{callJobs, callJobs, 1})},
-		{[]int{callBytes, 0, 1, callBytes + 1, 2}, "[2 1 1 1]"},
+		{[]int{callBytes - 2*queue.JobBytes, 0, 1, callBytes + 1, 2}, "[2 1 1 1]"},
 	}
 	for _, tc := range tests {
 		var jobs []*job.Job
@@ -347,4 +348,8 @@ func TestSplit(t *testing.T) {
 			t.Errorf("parts of %v, want %s", got, tc.want)
 		}
 	}
+}
+
+func of(name string) *destination.Contract {
+	return &destination.Contract{Name: name, Durability: destination.Memory}
 }

@@ -72,7 +72,7 @@ func (a *API) pushOne(ctx context.Context, contract *destination.Contract) (*pus
 	if err != nil {
 		return nil, err
 	}
-	results, err := a.commit.push(ctx, contract.Name, []*job.Job{j})
+	results, err := a.commit.push(ctx, contract, []*job.Job{j})
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +157,10 @@ func (a *API) verdict(c *destination.Contract, r queue.PushResult) error {
 	switch r.Verdict {
 	case queue.Accepted:
 		a.metrics.accepted(c.Name)
-		return nil
+		return unconfirmedJob(c, r)
 	case queue.Replayed:
 		a.metrics.replayed(c.Name)
-		return nil
+		return unconfirmedJob(c, r)
 	}
 	code, ok := refusedCodes[r.Verdict]
 	if !ok {
@@ -176,6 +176,15 @@ func (a *API) verdict(c *destination.Contract, r queue.PushResult) error {
 	}
 	e.RetryAfter = atLeastMS(a.refusals.wait(c.Name, r.RetryAfter, r.DrainPerSecond))
 	return &refusal{err: e, quota: quotaOf(r.Capacity, r.Depth, e.RetryAfter)}
+}
+
+// unconfirmedJob is told of a job that Redis holds and may yet forget.
+func unconfirmedJob(c *destination.Contract, r queue.PushResult) error {
+	if !r.Unconfirmed {
+		return nil
+	}
+	return &job.Error{Code: job.CodeDurabilityUnconfirmed, Job: r.ID, RetryAfter: 2 * time.Second,
+		Detail: "Redis holds the job and did not confirm durability: " + string(c.Durability) + " in time; it may be sent. Repeat the request with the same Idempotency-Key to ask again"}
 }
 
 // pushProblem adds the RateLimit headers to a refusal.

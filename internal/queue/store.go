@@ -24,6 +24,9 @@ const (
 // JobBytes is what a job costs a script beside its body, in bytes of bodies.
 const JobBytes = 6 << 10
 
+// PushBytes is what a job counts of MaxPushBytes.
+func PushBytes(j *job.Job) int64 { return int64(len(j.Request.Body)) + JobBytes }
+
 // retryAfterFault is what callers are told to wait when Redis cannot serve.
 const retryAfterFault = 2 * time.Second
 
@@ -48,9 +51,9 @@ func (s *Store) Push(ctx context.Context, lane string, jobs []*job.Job) ([]PushR
 func (s *Store) PushDurable(ctx context.Context, lane string, d destination.Durability, jobs []*job.Job) ([]PushResult, error) {
 	results := make([]PushResult, 0, len(jobs))
 	for len(jobs) > 0 {
-		n, bytes := 0, 0
-		for n < len(jobs) && n < MaxPush && (n == 0 || bytes+len(jobs[n].Request.Body)+JobBytes <= MaxPushBytes) {
-			bytes += len(jobs[n].Request.Body) + JobBytes
+		n, bytes := 0, int64(0)
+		for n < len(jobs) && n < MaxPush && (n == 0 || bytes+PushBytes(jobs[n]) <= MaxPushBytes) {
+			bytes += PushBytes(jobs[n])
 			n++
 		}
 		part, err := s.pushPart(ctx, lane, d, jobs[:n])
@@ -81,7 +84,7 @@ func (s *Store) pushPart(ctx context.Context, lane string, d destination.Durabil
 	}
 	results, counted, err := parsePush(lane, reply, len(jobs))
 	for i := range results {
-		results[i].Unconfirmed = !confirmed && results[i].Verdict == Accepted
+		results[i].Unconfirmed = !confirmed && (results[i].Verdict == Accepted || results[i].Verdict == Replayed)
 	}
 	s.tell(counted)
 	return results, err

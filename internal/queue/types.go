@@ -28,7 +28,7 @@ type PushResult struct {
 	State       job.State // accepted: ready or scheduled; replayed: the first job's state now
 	Depth       int64     // live jobs of the destination after this job
 	Capacity    int64
-	Unconfirmed bool // accepted, and not known to be as durable as was asked
+	Unconfirmed bool // accepted or replayed, and not known to be as durable as was asked
 	// EstimatedSendAt is when a job pushed now would be written if nothing
 	// overtakes it; zero when the destination is paused.
 	EstimatedSendAt time.Time
