@@ -223,7 +223,7 @@ func (d *jobDraft) readPriority(at string, raw json.RawMessage) {
 const minTimeout = 100 * time.Millisecond
 
 func (d *jobDraft) readTimeout(at string, raw json.RawMessage) {
-	if t, ok := d.duration(at, raw, minTimeout, d.contract.Target.Timeout); ok {
+	if t, ok := d.duration(at, raw, minTimeout, d.contract.Timeout()); ok {
 		d.job.Timeout = t
 	}
 }

@@ -18,6 +18,9 @@ var bounds = []relation{
 	{"target.http.timeout", "retry.max_age", func(c *Contract) (bool, string, string) {
 		return c.Target.Timeout <= c.Retry.MaxAge, FormatDuration(c.Target.Timeout), FormatDuration(c.Retry.MaxAge)
 	}},
+	{"target.smtp.timeout", "retry.max_age", func(c *Contract) (bool, string, string) {
+		return c.SMTP == nil || c.SMTP.Timeout <= c.Retry.MaxAge, FormatDuration(c.Timeout()), FormatDuration(c.Retry.MaxAge)
+	}},
 	{"queue.max_job_bytes", "queue.max_bytes", func(c *Contract) (bool, string, string) {
 		return c.Queue.MaxJobBytes <= c.Queue.MaxBytes, FormatSize(c.Queue.MaxJobBytes), FormatSize(c.Queue.MaxBytes)
 	}},
@@ -42,6 +45,7 @@ func relations(c *Contract, root *value, p *problems) {
 		p.invalid(at, "%s (%s) must not be above %s (%s)", r.field, given(was, field), r.other, given(bound, other))
 	}
 	idempotencyHeaderIsFree(c, root, p)
+	mailKeyHeader(c, root, p)
 }
 
 func given(s string, v *value) string {
