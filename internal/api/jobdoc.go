@@ -25,6 +25,7 @@ type jobSchema struct {
 	BodyText       string            `json:"body_text,omitempty" doc:"Instead of body: text"`
 	BodyBase64     string            `json:"body_base64,omitempty" doc:"Instead of body: bytes"`
 	ContentType    string            `json:"content_type,omitempty" doc:"Of the body; the default is application/json, text/plain or application/octet-stream"`
+	Email          *emailSchema      `json:"email,omitempty" doc:"For smtp destinations, instead of method, path, headers and body"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255" doc:"Visible ASCII; the same as the Idempotency-Key header"`
 	Tenant         string            `json:"tenant,omitempty" maxLength:"128" doc:"Fairness key"`
 	Priority       int               `json:"priority,omitempty" minimum:"0" maximum:"9" default:"5" doc:"0 goes first"`
@@ -56,6 +57,7 @@ var jobFields = map[string]func(d *jobDraft, at string, raw json.RawMessage){
 	"body_text":       (*jobDraft).readBodyText,
 	"body_base64":     (*jobDraft).readBodyBase64,
 	"content_type":    (*jobDraft).readContentType,
+	"email":           (*jobDraft).readEmail,
 	"idempotency_key": (*jobDraft).readKey,
 	"tenant":          (*jobDraft).readTenant,
 	"priority":        (*jobDraft).readPriority,
@@ -71,7 +73,6 @@ var jobFields = map[string]func(d *jobDraft, at string, raw json.RawMessage){
 // notBuilt are the fields of a job whose part is not built yet.
 var notBuilt = map[string]string{
 	"callback_url": "callbacks are not built yet",
-	"email":        "smtp targets are not built yet",
 }
 
 // parseJob reads one job from raw, which must be valid JSON. The error holds
@@ -106,6 +107,10 @@ func tooLarge(format string, args ...any) error {
 
 func (d *jobDraft) read(m member) {
 	at := token(m.name)
+	if why := misplaced(m.name, d.contract.SMTP != nil); why != "" {
+		d.bad(at, "%s", why)
+		return
+	}
 	if read, ok := jobFields[m.name]; ok {
 		d.given[m.name] = true
 		read(d, at, m.value)
