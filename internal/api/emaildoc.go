@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"mime"
 	"slices"
 	"strconv"
 	"strings"
@@ -213,9 +212,9 @@ func (e *emailDraft) attachment(at string, raw json.RawMessage) {
 		given[m.name] = true
 		switch m.name {
 		case "name":
-			a.Name = e.attachmentName(here, s)
+			a.Name = e.checked(here, s, job.CheckAttachmentName)
 		case "content_type":
-			a.ContentType = e.attachmentType(here, s)
+			a.ContentType = e.checked(here, s, job.CheckAttachmentType)
 		case "content_base64":
 			a.Content = e.content(here, s)
 		default:
@@ -230,26 +229,10 @@ func (e *emailDraft) attachment(at string, raw json.RawMessage) {
 	e.email.Attachments = append(e.email.Attachments, a)
 }
 
-func (e *emailDraft) attachmentName(at, s string) string {
-	if s == "" || len(s) > job.MaxAttachmentNameBytes || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(`/\"`, r) }) {
-		e.d.bad(at, `give 1 to %d bytes without control characters, slashes and quotes`, job.MaxAttachmentNameBytes)
-	}
-	return s
-}
-
-// attachmentType reads a media type. Of a message or of several parts the
-// content may not stand in base64 (RFC 2045 §6.4).
-func (e *emailDraft) attachmentType(at, s string) string {
-	kind, params, err := mime.ParseMediaType(s)
-	main, _, two := strings.Cut(kind, "/")
-	_, named := params["name"]
-	switch {
-	case err != nil || !two || len(s) > job.MaxAttachmentTypeBytes || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }):
-		e.d.bad(at, "is not a media type, such as application/pdf, of at most %d bytes", job.MaxAttachmentTypeBytes)
-	case main == "multipart" || main == "message":
-		e.d.bad(at, "%s/… cannot be attached; give another type, such as application/octet-stream", main)
-	case named:
-		e.d.bad(at, "the name has a field of its own: name")
+// checked is s, after what is wrong with it has been told.
+func (e *emailDraft) checked(at, s string, check func(string) error) string {
+	if err := check(s); err != nil {
+		e.d.bad(at, "%s", err)
 	}
 	return s
 }

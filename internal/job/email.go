@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/mail"
 	"strings"
 	"unicode"
@@ -168,6 +169,33 @@ func CheckEmailHeader(name, value, keyHeader string) error {
 		if _, err := ParseAddress(value); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckAttachmentName checks the name that an attachment is shown with.
+func CheckAttachmentName(s string) error {
+	odd := func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(`/\"`, r) }
+	if s == "" || len(s) > MaxAttachmentNameBytes || strings.ContainsFunc(s, odd) {
+		return fmt.Errorf("give 1 to %d bytes without control characters, slashes and quotes", MaxAttachmentNameBytes)
+	}
+	return nil
+}
+
+// CheckAttachmentType checks the media type of an attachment. Of a message or of
+// several parts the content may not stand in base64 (RFC 2045 §6.4).
+func CheckAttachmentType(s string) error {
+	kind, params, err := mime.ParseMediaType(s)
+	main, _, two := strings.Cut(kind, "/")
+	_, named := params["name"]
+	odd := func(r rune) bool { return r < ' ' || r > '~' }
+	switch {
+	case err != nil || !two || len(s) > MaxAttachmentTypeBytes || strings.ContainsFunc(s, odd):
+		return fmt.Errorf("is not a media type, such as application/pdf, of at most %d bytes", MaxAttachmentTypeBytes)
+	case main == "multipart" || main == "message":
+		return fmt.Errorf("%s/… cannot be attached; give another type, such as application/octet-stream", main)
+	case named:
+		return errors.New("the name has a field of its own: name")
 	}
 	return nil
 }
