@@ -95,6 +95,8 @@ type office struct {
 	// hooks; nil: all is well
 	onMail func(from string) error
 	onRcpt func(to string) error
+	onRead func()          // before the data of a mail is read
+	onCut  func(err error) // the data of a mail broke off
 	onData func(m *received) error
 
 	mu    sync.Mutex
@@ -203,8 +205,14 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 }
 
 func (s *session) Data(r io.Reader) error {
+	if s.o.onRead != nil {
+		s.o.onRead()
+	}
 	var b bytes.Buffer
 	if _, err := io.Copy(&b, r); err != nil {
+		if s.o.onCut != nil {
+			s.o.onCut(err)
+		}
 		return err
 	}
 	s.m.data = b.Bytes()

@@ -128,16 +128,18 @@ func (t *transaction) failed(step string, err error) (res deliver.Result, stale 
 		t.usable = reply.Code != closing && (t.handed || t.conn.client.Reset() == nil)
 		return res, false
 	}
-	if text := oddity(err); text != "" {
-		res = t.leave.Answered()
-		res.Outcome, res.Error = job.OutcomeInvalidReply, step+": "+text
-	} else {
-		res, stale = t.leave.Failed(err)
+	res, stale = t.leave.Failed(err)
+	if !res.Wrote {
+		return res, stale
 	}
-	if res.Wrote && !t.handed && res.Outcome.Class() == job.Ambiguous && res.Outcome != job.OutcomeInterrupted {
-		res.Outcome, res.Error = job.OutcomeUnfinished, step+": "+strings.TrimPrefix(res.Error, step+": ")
+	if text := oddity(err); text != "" && res.Outcome == job.OutcomeReset {
+		res.Outcome, res.Error = job.OutcomeInvalidReply, text
 	}
-	return res, stale
+	if !t.handed && res.Outcome != job.OutcomeInterrupted {
+		res.Outcome = job.OutcomeUnfinished
+	}
+	res.Error = step + ": " + res.Error
+	return res, false
 }
 
 // closing is the reply of a server that ends the connection after it.
