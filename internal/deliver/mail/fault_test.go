@@ -310,7 +310,7 @@ func TestSlowConnectionIsKeptForTheNextSlot(t *testing.T) {
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(context.DeadlineExceeded)
-	p := s.borrow(targetOf(a.Contract.SMTP))
+	p := s.borrow(a.Contract)
 	defer s.giveBack(p)
 	if _, err := p.dial(ctx); err == nil {
 		t.Log("it was as fast as that") // then the connection is ours, and dropped

@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	netmail "net/mail"
 	"strconv"
+	"strings"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -105,12 +106,14 @@ func (l *letter) address(m *gomail.Msg, email *job.Email) error {
 
 // fill puts in what is to be read.
 func fill(m *gomail.Msg, email *job.Email, a *deliver.Attempt) error {
-	m.SetGenHeader(gomail.HeaderSubject, job.OneLine(email.Subject))
+	if subject := job.OneLine(email.Subject); subject != "" {
+		m.SetGenHeader(gomail.HeaderSubject, subject)
+	}
 	for _, h := range email.Headers {
 		if err := job.CheckEmailHeader(h.Name, h.Value, a.Contract.Idempotency.Header); err != nil {
 			return fmt.Errorf("header %s %w", h.Name, err)
 		}
-		if to, err := job.ParseAddress(h.Value); err == nil && gomail.IsAddrHeader(h.Name) {
+		if to, err := job.ParseAddress(h.Value); err == nil && strings.EqualFold(h.Name, "Reply-To") {
 			m.SetAddrHeaderFromMailAddress(gomail.HeaderReplyTo, address(to))
 			continue
 		}

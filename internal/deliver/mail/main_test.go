@@ -68,6 +68,7 @@ func attemptOf(t testing.TB, addr string, mode destination.MailTLS, e *job.Email
 		Lane: "mail",
 		Contract: &destination.Contract{
 			Name:        "mail",
+			MaxInFlight: 10,
 			SMTP:        &destination.SMTPTarget{Host: ap.Addr().String(), Port: int(ap.Port()), From: `"Shop" <shop@b.example>`, TLS: mode},
 			Idempotency: destination.Idempotency{Header: "Idempotency-Key"},
 		},

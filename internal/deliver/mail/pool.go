@@ -30,6 +30,8 @@ type pool struct {
 	orphans atomic.Int64
 	ahead   atomic.Int64 // ns before its slot at which a Send takes its connection; 0: at once
 
+	most atomic.Int64 // that are in flight at once; more are not kept
+
 	users   int       // guarded by Sender.mu
 	lastUse time.Time // guarded by Sender.mu
 
@@ -106,7 +108,7 @@ func (p *pool) put(c *conn) {
 func (p *pool) push(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= p.s.cfg.MaxIdlePerTarget {
+	if p.closed || len(p.idle) >= min(p.s.cfg.MaxIdlePerTarget, int(p.most.Load())) {
 		return false
 	}
 	c.idleSince = time.Now()

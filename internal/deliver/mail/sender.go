@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tundish/internal/deliver"
+	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
@@ -110,7 +111,7 @@ func (s *Sender) Send(ctx context.Context, a deliver.Attempt) (res deliver.Resul
 	if err != nil {
 		return deliver.Result{Outcome: job.OutcomeBadRequest, Error: deliver.ShortText(err.Error(), maxReplyText)}
 	}
-	p := s.borrow(targetOf(a.Contract.SMTP))
+	p := s.borrow(a.Contract)
 	if p == nil {
 		return deliver.Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
@@ -135,7 +136,8 @@ func (s *Sender) Send(ctx context.Context, a deliver.Attempt) (res deliver.Resul
 }
 
 // borrow finds or makes the pool of a target; nil when the sender is closed.
-func (s *Sender) borrow(t target) *pool {
+func (s *Sender) borrow(c *destination.Contract) *pool {
+	t := targetOf(c.SMTP)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -146,6 +148,7 @@ func (s *Sender) borrow(t target) *pool {
 		p = &pool{s: s, target: t}
 		s.pools[t] = p
 	}
+	p.most.Store(int64(c.MaxInFlight))
 	p.users++
 	return p
 }
