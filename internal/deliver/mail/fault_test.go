@@ -45,6 +45,12 @@ func play(t *testing.T, says map[string]string) *script {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return playOn(t, l, says)
+}
+
+// playOn plays on a listener.
+func playOn(t *testing.T, l net.Listener, says map[string]string) *script {
+	t.Helper()
 	s := &script{Listener: l, says: map[string]string{"greeting": "220 script.test", "DATA": "354 go on"}, stop: make(chan struct{})}
 	for step, line := range says {
 		s.says[step] = line
@@ -339,28 +345,5 @@ func TestRefusedConnection(t *testing.T) {
 	a.Contract.SMTP.Host = "no-such-host.invalid"
 	if r = newSender(t).Send(context.Background(), a); r.Outcome != job.OutcomeDNS || r.Wrote {
 		t.Errorf("%+v", r)
-	}
-}
-
-// LOGIN is what some servers know alone; the words they ask with vary.
-func TestOldLogIn(t *testing.T) {
-	t.Parallel()
-	client := func(says map[string]string) deliver.Result {
-		// Not over TLS here, which logIn refuses: the choice and the talk are what counts.
-		o := play(t, says)
-		s := newSender(t)
-		a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
-		a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, password
-		return s.Send(context.Background(), a)
-	}
-	if r := client(map[string]string{"EHLO": "250-x\r\n250 AUTH LOGIN PLAIN"}); r.Outcome != job.OutcomeAuth || r.Error != "no log-in without TLS" {
-		t.Errorf("%+v", r)
-	}
-	for _, tc := range []struct{ offered, want string }{
-		{"AUTH PLAIN LOGIN SCRAM-SHA-1 SCRAM-SHA-256", "SCRAM-SHA-256"}, {"LOGIN", "LOGIN"}, {"CRAM-MD5 PLAIN", "PLAIN"}, {"CRAM-MD5", "CRAM-MD5"}, {"NTLM XOAUTH2", ""}, {"", ""},
-	} {
-		if name, auth := choose(strings.Fields(tc.offered), username, password, "h"); name != tc.want || (auth == nil) != (tc.want == "") {
-			t.Errorf("of %q %q is chosen, want %q", tc.offered, name, tc.want)
-		}
 	}
 }
