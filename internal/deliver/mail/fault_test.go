@@ -187,14 +187,14 @@ func TestFaultsAtEachStep(t *testing.T) {
 			name := fault[:min(len(fault), 12)]
 			t.Run(step+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				want := want
+				want, endless := want, fault == hang || fault == drip
 				switch {
 				case before[step] && want != job.OutcomeThrottled:
 					want = job.OutcomeConnect
-					if fault == hang || fault == drip {
+					if endless {
 						want = job.OutcomeConnectTimeout
 					}
-				case step == "." && (fault == hang || fault == drip):
+				case step == "." && endless:
 					want = job.OutcomeTimeout
 				case step == "." && fault == cut:
 					want = job.OutcomeReset
@@ -202,9 +202,17 @@ func TestFaultsAtEachStep(t *testing.T) {
 					want = job.OutcomeInvalidReply
 				}
 				o := play(t, map[string]string{step: fault, "HELO": fault})
-				s := newSender(t, func(c *Config) { c.DialTimeout = 300 * time.Millisecond })
+				// Time runs out only where that is the fault.
+				const brief = 300 * time.Millisecond
+				s := newSender(t, func(c *Config) {
+					if endless && before[step] {
+						c.DialTimeout = brief
+					}
+				})
 				a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
-				a.Timeout = 300 * time.Millisecond
+				if endless {
+					a.Timeout = brief
+				}
 				r := s.Send(context.Background(), a)
 				if r.Outcome != want || r.Error == "" || r.Wrote == before[step] || len(r.Error) > 250 {
 					t.Errorf("%+v, want %s", r, want)
@@ -286,6 +294,63 @@ func TestClosingReplyEndsTheConnection(t *testing.T) {
 	}
 	if heard := o.commands(); heard != "EHLO MAIL EHLO MAIL" {
 		t.Errorf("heard %s", heard)
+	}
+}
+
+// A connection that the server closed while it was unused costs nothing.
+func TestServerClosesIdleConnection(t *testing.T) {
+	t.Parallel()
+	o := play(t, nil)
+	s := newSender(t)
+	a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
+	asked := 0
+	a.Gate = func() error { asked++; return nil }
+	mustSend(t, s, a)
+	o.mu.Lock()
+	server := o.conns[0]
+	o.mu.Unlock()
+	if _, err := fmt.Fprint(server, "421 4.4.2 idle for too long\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Close()
+	p := s.pools[targetOf(a.Contract.SMTP)]
+	waitFor(t, "the end to arrive", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.idle[0].line.Dead()
+	})
+	mustSend(t, s, a)
+	if heard, want := o.commands(), "EHLO MAIL RCPT DATA . EHLO MAIL RCPT DATA ."; heard != want || asked != 2 {
+		t.Errorf("heard %s, want %s; asked %d times", heard, want, asked)
+	}
+}
+
+// It is noticed right before the write, too, when the end comes after the
+// attempt has taken the connection.
+func TestServerClosesConnectionBeforeTheSlot(t *testing.T) {
+	t.Parallel()
+	o := play(t, nil)
+	s := newSender(t)
+	a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
+	mustSend(t, s, a)
+	p := s.pools[targetOf(a.Contract.SMTP)]
+	p.ahead.Store(int64(time.Hour)) // it is taken at once
+	a.At = time.Now().Add(300 * time.Millisecond)
+	done := make(chan deliver.Result, 1)
+	go func() { done <- s.Send(context.Background(), a) }()
+	waitFor(t, "the connection to be taken", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.idle) == 0
+	})
+	o.mu.Lock()
+	_ = o.conns[0].Close()
+	o.mu.Unlock()
+	if r := <-done; r.Outcome != job.OutcomeDelivered {
+		t.Errorf("%+v", r)
+	}
+	if heard, want := o.commands(), "EHLO MAIL RCPT DATA . EHLO MAIL RCPT DATA ."; heard != want {
+		t.Errorf("heard %s, want %s", heard, want)
 	}
 }
 
