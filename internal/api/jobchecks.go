@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,20 @@ var defaultTypes = map[string]string{
 	"body_base64": "application/octet-stream",
 }
 
+// ofHTTP are the fields of a job that make an HTTP request.
+var ofHTTP = []string{"method", "path", "headers", "body", "body_text", "body_base64", "content_type"}
+
+// misplaced says why a field does not belong to a job of the destination.
+func misplaced(field string, smtp bool) string {
+	switch {
+	case smtp && slices.Contains(ofHTTP, field):
+		return "is for http destinations, and this one sends mail; give email"
+	case !smtp && field == "email":
+		return "is for smtp destinations, and this one sends HTTP requests; give body"
+	}
+	return ""
+}
+
 // checkBody sees that there is one body at most and that it has a type.
 func (d *jobDraft) checkBody() {
 	var way string
@@ -91,6 +106,12 @@ func (d *jobDraft) checkBody() {
 		default:
 			way = name
 		}
+	}
+	if d.contract.SMTP != nil {
+		if !d.has("email") {
+			d.bad("/email", "is missing: the destination sends mail")
+		}
+		return
 	}
 	if way == "" {
 		if d.has("content_type") {

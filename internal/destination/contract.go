@@ -10,7 +10,8 @@ type Contract struct {
 	Class  string // name of the class it was made from; empty: none
 	Labels map[string]string
 
-	Target HTTPTarget
+	Target HTTPTarget  // where SMTP is nil
+	SMTP   *SMTPTarget // instead of Target
 	Limits []Limit
 
 	// Guard is the share of the window by which slots are spread further, so
@@ -142,6 +143,14 @@ type Retention struct {
 	Dead        time.Duration
 	DeadMax     int64
 	Idempotency time.Duration
+}
+
+// Timeout bounds one attempt.
+func (c *Contract) Timeout() time.Duration {
+	if c.SMTP != nil {
+		return c.SMTP.Timeout
+	}
+	return c.Target.Timeout
 }
 
 // LongestWindow is the longest window of the limits.

@@ -43,7 +43,7 @@ func decode(v *value, p *problems, e extent) *Contract {
 	}
 	o.part = o.part || e == classless
 	c.Labels = labels(o)
-	c.Target = target(o.section("target"))
+	c.Target, c.SMTP = target(o.section("target"))
 	var shortest *value
 	c.Limits, shortest = limits(o)
 	c.Guard = guard(o, c.Limits, shortest)

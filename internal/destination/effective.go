@@ -21,9 +21,10 @@ type Filled struct {
 	Paused      bool              `json:"paused"`
 }
 
-// FilledTarget is the target of a Filled contract.
+// FilledTarget is the target of a Filled contract: one of the two.
 type FilledTarget struct {
-	HTTP FilledHTTP `json:"http"`
+	HTTP *FilledHTTP `json:"http,omitempty"`
+	SMTP *FilledSMTP `json:"smtp,omitempty"`
 }
 
 // FilledHTTP is an HTTP target. A header is a text, or a list when its name is repeated.
@@ -99,7 +100,7 @@ func Effective(c *Contract) Filled {
 		Name:        c.Name,
 		Class:       c.Class,
 		Labels:      c.Labels,
-		Target:      FilledTarget{HTTP: filledHTTP(c.Target)},
+		Target:      filledTarget(c),
 		Limits:      filledLimits(c.Limits),
 		Guard:       FormatShare(c.Guard),
 		MaxInFlight: c.MaxInFlight,

@@ -290,7 +290,6 @@ func TestRelations(t *testing.T) {
 func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	for path, values := range map[string][]string{
-		"target.smtp":               {`{}`, `{"host":"a"}`},
 		"target.http.sign":          {`{}`},
 		"target.http.auth":          {`{}`},
 		"target.http.tls":           {`{}`},
@@ -323,10 +322,6 @@ func TestNotBuilt(t *testing.T) {
 				t.Errorf("%s: %s gives %+v", path, v, got[0])
 			}
 		}
-	}
-	mail := []byte(`{"target":{"smtp":{"host":"a"}},"limits":[{"rate":1,"per":"1s"}]}`)
-	if _, _, err := ParseContract("mail", mail); job.CodeOf(err) != job.CodeNotSupported {
-		t.Errorf("an smtp target alone gives %v", err)
 	}
 	day := []byte(`{"target":{"http":{"url":"http://a"}},"limits":[{"algorithm":"fixed_window","rate":1,"every":"day"}]}`)
 	if _, _, err := ParseContract("bank", day); job.CodeOf(err) != job.CodeNotSupported {

@@ -21,6 +21,9 @@ var bounds = []relation{
 	{"breaker.open_for", "breaker.max_open_for", func(c *Contract) (bool, string, string) {
 		return c.Breaker.OpenFor <= c.Breaker.MaxOpenFor, FormatDuration(c.Breaker.OpenFor), FormatDuration(c.Breaker.MaxOpenFor)
 	}},
+	{"target.smtp.timeout", "retry.max_age", func(c *Contract) (bool, string, string) {
+		return c.SMTP == nil || c.SMTP.Timeout <= c.Retry.MaxAge, FormatDuration(c.Timeout()), FormatDuration(c.Retry.MaxAge)
+	}},
 	{"queue.max_job_bytes", "queue.max_bytes", func(c *Contract) (bool, string, string) {
 		return c.Queue.MaxJobBytes <= c.Queue.MaxBytes, FormatSize(c.Queue.MaxJobBytes), FormatSize(c.Queue.MaxBytes)
 	}},
@@ -46,6 +49,7 @@ func relations(c *Contract, root *value, p *problems) {
 	}
 	idempotencyHeaderIsFree(c, root, p)
 	onceNeedsDurability(c, root, p)
+	mailKeyHeader(c, root, p)
 }
 
 // onceNeedsDurability: a start that Redis may forget is no proof that nothing was sent.

@@ -212,7 +212,7 @@ func (a *attempt) observe(res deliver.Result, j *job.Job) {
 	m := a.d.cfg.Metrics
 	name := a.lane.label
 	m.attempts.WithLabelValues(name, string(res.Outcome), string(res.Outcome.Class())).Inc()
-	if res.HTTPStatus == http.StatusTooManyRequests || res.HTTPStatus == http.StatusServiceUnavailable {
+	if res.Outcome == job.OutcomeThrottled || res.HTTPStatus == http.StatusTooManyRequests || res.HTTPStatus == http.StatusServiceUnavailable {
 		m.throttled.WithLabelValues(name).Inc()
 	}
 	if res.Wrote {

@@ -42,7 +42,7 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"guard_us", c.Tolerance().Microseconds(),
 		"cap", c.MaxInFlight,
 		"class", c.Class,
-		"timeout", c.Target.Timeout.Microseconds(),
+		"timeout", c.Timeout().Microseconds(),
 		"capacity", c.Queue.Capacity,
 		"max_bytes", c.Queue.MaxBytes,
 		"max_history", c.Queue.MaxHistoryBytes,
