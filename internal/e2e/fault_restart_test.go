@@ -114,26 +114,6 @@ func TestFaultRedisLoads(t *testing.T) {
 	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
 }
 
-// Redis stands still for moments, some longer than a slot is good for.
-func TestFaultRedisStumbles(t *testing.T) {
-	t.Parallel()
-	const rate, jobs = 50, 250
-	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(3)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
-	for i, d := range []int{5, 20, 60, 150, 400, 10, 100, 800} {
-		r.requests(site, 20+20*i)
-		r.redis.Stop(t)
-		after(time.Duration(d) * time.Millisecond)
-		r.redis.Cont(t)
-	}
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
-}
-
 // Delays run on while Redis is away: what became due meanwhile goes soon after,
 // the rest when it is due, and nothing before.
 func TestFaultDelaysOutliveARestart(t *testing.T) {

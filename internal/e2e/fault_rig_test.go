@@ -166,3 +166,30 @@ func (k *keyed) end(t testing.TB) []string {
 	}
 	return k.ids
 }
+
+// startProducers starts n producers with keys of their own.
+func (r *rig) startProducers(n int, every time.Duration) []*keyed {
+	producers := make([]*keyed, n)
+	for i := range producers {
+		producers[i] = r.startKeyed(r.at("bank")+"/jobs", fmt.Sprintf("p%d", i), every)
+	}
+	return producers
+}
+
+// judgeKeyed ends the producers and holds all that they were told against the
+// bank: each key is one job, sent once, at the rate.
+func (r *rig) judgeKeyed(destination string, s *site, rate int64, producers []*keyed) (keys, tries int) {
+	r.Helper()
+	var ids []string
+	for _, p := range producers {
+		ids = append(ids, p.end(r)...)
+		tries += p.tries
+	}
+	r.recount(destination, s, ids)
+	r.mustJudge(destination, s, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+	if seen, _ := s.Arrivals(); len(seen) != len(ids) {
+		r.Errorf("%d requests for %d keys", len(seen), len(ids))
+	}
+	r.Logf("%d keys in %d pushes", len(ids), tries)
+	return len(ids), tries
+}

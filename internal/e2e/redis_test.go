@@ -133,33 +133,6 @@ func TestRedisIsAway(t *testing.T) {
 	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second})
 }
 
-// A Redis that answers nothing for a while leaves every call open: nobody
-// knows whether it ran.
-func TestRedisStandsStill(t *testing.T) {
-	t.Parallel()
-	const rate, jobs = 50, 200
-	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
-	pushes := r.startStream("bank", 20*time.Millisecond)
-	r.requests(site, 50)
-	r.redis.Stop(t)
-	after(3 * time.Second)
-	r.redis.Cont(t)
-	taken, _ := pushes.count()
-	r.eventually("pushes are taken again", patience, func() bool { n, _ := pushes.count(); return n >= taken+3 })
-	more, refused := pushes.end()
-	for _, a := range refused {
-		r.mustRetryLater(a, "unavailable")
-	}
-	r.arrived(site, append(ids, more...), patience)
-	r.settled("bank")
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second})
-}
-
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
