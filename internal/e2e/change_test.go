@@ -11,12 +11,8 @@ import (
 // writesAfter are the writes of a lane after a moment.
 func (r *rig) writesAfter(lane string, moment int64) []bank.Write {
 	r.Helper()
-	writes, err := bank.ReadWriteLogs(r.logs...)
-	if err != nil {
-		r.Fatal(err)
-	}
 	var late []bank.Write
-	for _, w := range bank.OfLane(writes, lane) {
+	for _, w := range bank.OfLane(r.writes(r.logs...), lane) {
 		if w.At > moment {
 			late = append(late, w)
 		}

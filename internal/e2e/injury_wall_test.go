@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -47,4 +49,53 @@ func TestInjuryWallClockOfOneWorker(t *testing.T) {
 	wrong.terminate(t)
 	r.sendsAgain("bank", bank.Monotonic())
 	r.judgeKeyed("bank", site, rate, producers)
+}
+
+// startAhead starts a worker whose monotonic clock is ahead of all others' by
+// whole seconds: it lives in a time namespace of its own. Where the kernel gives
+// none, the test is skipped.
+func (r *rig) startAhead(by time.Duration) *server {
+	r.Helper()
+	seconds := fmt.Sprint(int64(by / time.Second))
+	enter := []string{"unshare", "--time", "--monotonic", seconds, "--boottime", seconds}
+	if exec.Command(enter[0], append(enter[1:], "true")...).Run() != nil {
+		enter = append([]string{"unshare", "--user", "--map-root-user"}, enter[1:]...)
+		if out, err := exec.Command(enter[0], append(enter[1:], "true")...).CombinedOutput(); err != nil {
+			r.Skipf("no time namespace to be had: %v: %s", err, out)
+		}
+	}
+	s := r.spawnWorkerBy(enter)
+	r.ahead[r.logs[len(r.logs)-1]] = by
+	return s.awaitWorker(r)
+}
+
+// The monotonic clocks of workers are days apart, as on machines that were
+// started days apart, and the lane goes from one to the other.
+func TestInjuryMonotonicClocksAreDaysApart(t *testing.T) {
+	t.Parallel()
+	const rate, day = 50, 24 * time.Hour
+	r := newRig(t, false)
+	r.startEnqueuer()
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	last := r.startAhead(3 * day)
+	producers := r.startProducers(2, 30*time.Millisecond)
+	r.requests(site, rate)
+	for _, start := range []func() *server{
+		func() *server { return r.startWorkers(1)[0] },
+		func() *server { return r.startAhead(1000 * day) },
+	} {
+		next := start()
+		last.terminate(t)
+		r.sendsAgain("bank", bank.Monotonic())
+		seen, _ := site.Arrivals()
+		r.requests(site, len(seen)+rate)
+		last = next
+	}
+	r.judgeKeyed("bank", site, rate, producers)
+	for i, w := range r.workers {
+		if len(r.writes(r.logs[i])) == 0 {
+			t.Errorf("%s wrote nothing: the test shows nothing", w.name)
+		}
+	}
 }

@@ -14,10 +14,7 @@ func (r *rig) holder() *server {
 	r.Helper()
 	holds, latest := r.workers[0], int64(0)
 	for i, w := range r.workers {
-		writes, err := bank.ReadWriteLogs(r.logs[i])
-		if err != nil {
-			r.Fatal(err)
-		}
+		writes := r.writes(r.logs[i])
 		if n := len(writes); n > 0 && writes[n-1].At > latest {
 			holds, latest = w, writes[n-1].At
 		}
