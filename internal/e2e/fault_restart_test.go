@@ -23,15 +23,13 @@ func TestFaultRedisRestartsUnderLoad(t *testing.T) {
 	r.startWorkers(3)
 	site := r.startBank(bank.Config{Latency: 100 * time.Millisecond}) // results are under way at each kill
 	r.put("bank", contract{URL: site.url, Rate: rate})
-	producer := r.startKeyed(r.at("bank")+"/jobs", "k", 25*time.Millisecond)
+	producers := r.startProducers(1, 25*time.Millisecond)
 	for i := range 3 {
 		r.requests(site, 40+60*i)
 		r.redis.Restart(t)
 		r.sendsAgain("bank", bank.Monotonic())
 	}
-	ids := producer.end(t)
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+	r.judgeKeyed("bank", site, rate, producers)
 }
 
 // Redis comes back as another, empty server: what a file says is there again,

@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
-	"sync"
-	"testing"
 	"time"
 
 	"tundish/internal/bank"
@@ -100,96 +96,4 @@ func (r *rig) metric(s *server, series string) float64 {
 		sum += v
 	}
 	return sum
-}
-
-// keyed pushes jobs with a key each, and each of them until it is taken, as a
-// producer does that must lose none and make none twice.
-type keyed struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu    sync.Mutex
-	ids   []string
-	tries int
-}
-
-func (r *rig) startKeyed(url, prefix string, every time.Duration) *keyed {
-	ctx, stop := context.WithCancel(context.Background())
-	k := &keyed{stop: stop}
-	r.Cleanup(func() { stop(); k.done.Wait() })
-	k.done.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for n := 0; ctx.Err() == nil; n++ {
-			key := fmt.Sprintf("%s-%d", prefix, n)
-			for { // a key that was begun is pushed to its end
-				<-tick.C
-				a, err := r.try(http.MethodPost, url, `{"body":1}`, "Idempotency-Key", key)
-				if err != nil {
-					r.Error(err)
-					return
-				}
-				if k.note(a) {
-					break
-				}
-				if a.status != http.StatusServiceUnavailable {
-					r.Errorf("a push was answered with %d: %s", a.status, a.body)
-					return
-				}
-			}
-		}
-	})
-	return k
-}
-
-func (k *keyed) note(a answer) (taken bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tries++
-	if a.status == http.StatusAccepted {
-		k.ids = append(k.ids, a.header.Get("Tundish-Job-Id"))
-	}
-	return a.status == http.StatusAccepted
-}
-
-// end stops when the last key is taken and answers one id a key.
-func (k *keyed) end(t testing.TB) []string {
-	t.Helper()
-	k.stop()
-	k.done.Wait()
-	seen := map[string]bool{}
-	for _, id := range k.ids {
-		if seen[id] {
-			t.Errorf("job %s was answered to two keys", id)
-		}
-		seen[id] = true
-	}
-	return k.ids
-}
-
-// startProducers starts n producers with keys of their own.
-func (r *rig) startProducers(n int, every time.Duration) []*keyed {
-	producers := make([]*keyed, n)
-	for i := range producers {
-		producers[i] = r.startKeyed(r.at("bank")+"/jobs", fmt.Sprintf("p%d", i), every)
-	}
-	return producers
-}
-
-// judgeKeyed ends the producers and holds all that they were told against the
-// bank: each key is one job, sent once, at the rate.
-func (r *rig) judgeKeyed(destination string, s *site, rate int64, producers []*keyed) (keys, tries int) {
-	r.Helper()
-	var ids []string
-	for _, p := range producers {
-		ids = append(ids, p.end(r)...)
-		tries += p.tries
-	}
-	r.recount(destination, s, ids)
-	r.mustJudge(destination, s, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
-	if seen, _ := s.Arrivals(); len(seen) != len(ids) {
-		r.Errorf("%d requests for %d keys", len(seen), len(ids))
-	}
-	r.Logf("%d keys in %d pushes", len(ids), tries)
-	return len(ids), tries
 }
