@@ -24,11 +24,7 @@ func TestPauseAndResumeUnderLoad(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 150
 	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(2, rate, jobs)
 	r.requests(site, 50)
 
 	effective := r.pause("bank")

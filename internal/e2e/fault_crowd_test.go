@@ -212,9 +212,7 @@ func TestFaultManyProgramsComeBack(t *testing.T) {
 	if calls == 0 {
 		t.Error("nobody looked for Redis: the test shows nothing")
 	}
-	for _, s := range append(r.enqueuers, r.workers...) {
-		r.eventually(s.name+" is ready again", patience, func() bool { ready, _ := r.readiness(s); return ready })
-	}
+	r.allReady()
 	r.mustJudgeWrites("bank", site, rate)
 }
 

@@ -57,6 +57,14 @@ func (r *rig) sendsNothing(destination string, from int64, watch time.Duration) 
 	}
 }
 
+// allReady waits until each program says that it can work.
+func (r *rig) allReady() {
+	r.Helper()
+	for _, s := range r.servers() {
+		r.eventually(s.name+" is ready", patience, func() bool { ready, _ := r.readiness(s); return ready })
+	}
+}
+
 // refusedNow waits until more pushes of the stream were refused.
 func (r *rig) refusedNow(s *stream) {
 	r.Helper()

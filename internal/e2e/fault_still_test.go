@@ -62,11 +62,7 @@ func TestRedisStandsStill(t *testing.T) {
 			stills[name](r, long)
 			r.sendsAgain("bank", bank.Monotonic())
 			r.takenNow(pushes, soon)
-			more, refused := pushes.end()
-			r.allRetryLater(refused)
-			ids = append(ids, more...)
-			r.recount("bank", site, ids)
-			r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+			r.judgeStream("bank", site, rate, pushes, ids)
 		})
 	}
 }

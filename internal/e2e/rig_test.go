@@ -146,6 +146,9 @@ func (r *rig) startWorkers(n int, flags ...string) []*server {
 	return started
 }
 
+// servers are all programs that were started to serve.
+func (r *rig) servers() []*server { return slices.Concat(r.enqueuers, r.workers) }
+
 // site is a bank and where it serves.
 type site struct {
 	*bank.Bank
@@ -170,6 +173,17 @@ func (r *rig) startBank(c bank.Config) *site {
 	}
 	r.Cleanup(func() { stop(); b.Wait() })
 	return &site{Bank: b, url: "http://" + addr + "/"}
+}
+
+// startDrain starts what most tests look at: an enqueuer, workers, and a bank of
+// 20 ms that has a rate per second and a backlog, whose jobs it answers.
+func (r *rig) startDrain(workers int, rate int64, backlog int) (*site, []string) {
+	r.Helper()
+	r.startEnqueuer()
+	r.startWorkers(workers)
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	return site, r.push("bank", backlog)
 }
 
 // accepted are the jobs that the bank has answered with success.

@@ -116,11 +116,7 @@ func TestHolderOfTheLaneIsFrozen(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 250
 	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(3)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(3, rate, jobs)
 	r.requests(site, 50)
 	frozen := r.holder()
 	frozen.freeze(t)
