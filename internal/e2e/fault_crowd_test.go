@@ -111,7 +111,7 @@ func TestFaultThousandPushesAtAFrozenRedis(t *testing.T) {
 	r.redis.Stop(t)
 	crowd := r.startPushers(producers)
 	most := 0
-	for range 40 {
+	for range 30 {
 		after(100 * time.Millisecond)
 		most = max(most, linksTo(t, r.redis.Addr()))
 	}
@@ -130,7 +130,7 @@ func TestFaultThousandPushesAtAFrozenRedis(t *testing.T) {
 	r.allRetryLater(crowd.refused)
 	t.Logf("%d refused, the longest wait %s, %d connections, %d MiB before and %d at most",
 		len(crowd.refused), crowd.longest, most, memory, peak(t, door))
-	if len(crowd.refused) < producers || crowd.longest > 4*time.Second {
+	if len(crowd.refused) < producers || crowd.longest > 5*time.Second {
 		t.Errorf("%d pushes were refused, the last after %s", len(crowd.refused), crowd.longest)
 	}
 	if pool := 10*runtime.GOMAXPROCS(0) + 5; most > 5*pool { // what pools may hold, and subscriptions
@@ -180,7 +180,7 @@ func TestFaultManyProgramsComeBack(t *testing.T) {
 	t.Parallel()
 	const rate, workers = 50, 18
 	const perSecond = 20 * 24 // calls while Redis is away: all loops of a program together pause 40 ms between two
-	r := newRig(t, true)
+	r := newRig(t, false)
 	for range 2 {
 		r.spawnEnqueuer()
 	}
