@@ -130,13 +130,14 @@ func TestFaultThousandPushesAtAFrozenRedis(t *testing.T) {
 	r.allRetryLater(crowd.refused)
 	t.Logf("%d refused, the longest wait %s, %d connections, %d MiB before and %d at most",
 		len(crowd.refused), crowd.longest, most, memory, peak(t, door))
-	if len(crowd.refused) < producers || crowd.longest > 5*time.Second {
+	plain := len(buildFlags) == 0 // the race detector costs more of both
+	if len(crowd.refused) < producers || crowd.longest > 5*time.Second && plain {
 		t.Errorf("%d pushes were refused, the last after %s", len(crowd.refused), crowd.longest)
 	}
 	if pool := 10*runtime.GOMAXPROCS(0) + 5; most > 5*pool { // what pools may hold, and subscriptions
 		t.Errorf("%d connections of 5 processes", most)
 	}
-	if more := peak(t, door) - memory; more > 100 && len(buildFlags) == 0 {
+	if more := peak(t, door) - memory; more > 100 && plain {
 		t.Errorf("the enqueuer took %d MiB more", more)
 	}
 	r.eventually("the enqueuer has as many goroutines as before", patience, func() bool {
