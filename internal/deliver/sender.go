@@ -45,6 +45,8 @@ type Config struct {
 	UserAgent string
 	// RootCAs are trusted for TLS. Default: the system's.
 	RootCAs *x509.CertPool
+	// Secrets resolves the references of contracts. Default: none is resolved.
+	Secrets Secrets
 }
 
 // Attempt is one request to make.
@@ -82,6 +84,9 @@ type Result struct {
 	Duration  time.Duration // from StartedAt until the outcome was known
 	Error     string        // short, for people; no secret, no URL query
 	Response  *job.Response // nil: answers are not kept
+	// Fault says why nothing can be sent under the contract here; see Check.
+	// Nothing was written, and the job is not to blame.
+	Fault error
 }
 
 // Sender makes attempts. It is safe for concurrent use.
@@ -102,6 +107,7 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.IdleTimeout, defaultIdleTimeout)
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
+	setDefault(&cfg.Secrets, Secrets(noSecrets{}))
 	s := &Sender{cfg: cfg, pools: make(map[target]*pool)}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.janitor)
@@ -139,7 +145,14 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 			res = panicked(g)
 		}
 	}()
-	out, err := build(&a, s.cfg.UserAgent)
+	if a.Contract == nil || a.Job == nil {
+		return Result{Outcome: job.OutcomeBadRequest, Error: "attempt without contract or job"}
+	}
+	e, err := s.equip(a.Contract)
+	if err != nil {
+		return Result{Outcome: job.OutcomeNotSent, Error: short(err.Error()), Fault: err}
+	}
+	out, err := build(&a, e, s.cfg.UserAgent)
 	if err != nil {
 		return Result{Outcome: job.OutcomeBadRequest, Error: short(err.Error())}
 	}

@@ -33,9 +33,10 @@ type HTTPTarget struct {
 	Method  string // of jobs that name none
 	Headers []Header
 	Timeout time.Duration // of one attempt
+	Sign    Sign
 }
 
-// Header is one fixed header of a target.
+// Header is one fixed header of a target. References in its value are not resolved.
 type Header struct{ Name, Value string }
 
 // Algorithm names how a limit counts.

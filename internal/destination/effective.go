@@ -31,7 +31,14 @@ type FilledHTTP struct {
 	Method  string         `json:"method"`
 	Headers map[string]any `json:"headers,omitempty"`
 	Timeout string         `json:"timeout"`
+	Sign    *FilledSign    `json:"sign,omitempty"`
 	HTTP2   bool           `json:"http2"`
+}
+
+// FilledSign is how requests are signed; the secrets are references.
+type FilledSign struct {
+	Scheme  string   `json:"scheme"`
+	Secrets []string `json:"secrets"`
 }
 
 // FilledLimit is one limit, its rate a whole number.
@@ -133,7 +140,11 @@ func filledHTTP(t HTTPTarget) FilledHTTP {
 			headers[h.Name] = append(had, h.Value)
 		}
 	}
-	return FilledHTTP{URL: t.URL, Method: t.Method, Headers: headers, Timeout: FormatDuration(t.Timeout)}
+	f := FilledHTTP{URL: t.URL, Method: t.Method, Headers: headers, Timeout: FormatDuration(t.Timeout)}
+	if t.Sign.Scheme != "" {
+		f.Sign = &FilledSign{string(t.Sign.Scheme), t.Sign.Secrets}
+	}
+	return f
 }
 
 func filledLimits(limits []Limit) []FilledLimit {

@@ -280,7 +280,6 @@ func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	for path, values := range map[string][]string{
 		"target.smtp":               {`{}`, `{"host":"a"}`},
-		"target.http.sign":          {`{}`},
 		"target.http.auth":          {`{}`},
 		"target.http.tls":           {`{}`},
 		"target.http.keep_response": {`{}`},

@@ -42,6 +42,7 @@ func relations(c *Contract, root *value, p *problems) {
 		p.invalid(at, "%s (%s) must not be above %s (%s)", r.field, given(was, field), r.other, given(bound, other))
 	}
 	idempotencyHeaderIsFree(c, root, p)
+	signatureIsFree(c, root, p)
 }
 
 func given(s string, v *value) string {

@@ -31,7 +31,6 @@ func target(o *object) HTTPTarget {
 
 func httpTarget(o *object) HTTPTarget {
 	defer o.close()
-	o.later("sign")
 	o.later("auth")
 	o.later("tls")
 	o.later("keep_response")
@@ -41,6 +40,7 @@ func httpTarget(o *object) HTTPTarget {
 		Method:  method(o),
 		Headers: headers(o),
 		Timeout: quantity(o, durations, "timeout", 10*time.Second, 100*time.Millisecond, 10*time.Minute),
+		Sign:    sign(o),
 	}
 }
 
@@ -58,7 +58,7 @@ func targetURL(o *object) string {
 		return ""
 	}
 	if reference(v.text) {
-		o.p.notSupported(v, "url: references (${…}) are not supported yet")
+		o.p.invalid(v, "url: references (${…}) are not allowed in it: it is shown and logged; give secrets in headers or auth")
 		return ""
 	}
 	u, wrong := parseTarget(v.text)
@@ -109,9 +109,6 @@ func validHost(u *url.URL) bool {
 		return !asciiLetterOrDigit(r) && !strings.ContainsRune(".-_:", r)
 	})
 }
-
-// reference says whether a value holds a reference to a secret.
-func reference(s string) bool { return strings.Contains(s, "${") }
 
 // method reads the method of jobs that name none. CONNECT would make a tunnel.
 func method(o *object) string {
@@ -205,11 +202,12 @@ func headerValues(p *problems, v *value) []Header {
 	}
 	var all []Header
 	for _, item := range values {
+		_, wrong := references(item.text)
 		switch {
 		case item.kind != text:
 			p.invalid(item, "%s: give text, in quotes where it looks like something else", item.label())
-		case reference(item.text):
-			p.notSupported(item, "%s: references (${…}) are not supported yet", item.label())
+		case wrong != "":
+			p.invalid(item, "%s: %s", item.label(), wrong)
 		case !fieldValue(item.text):
 			p.invalid(item, "%s: not a header's value; give at most %d visible ASCII characters and spaces, none at the ends", item.label(), maxHeaderValueBytes)
 		default:
