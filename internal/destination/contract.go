@@ -25,6 +25,11 @@ type Contract struct {
 	Retry       Retry
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
+
+	// Sealed are the secrets that were given through the API, by name, sealed as
+	// they are stored. They are no part of what is written: who reads a stored
+	// contract for sending puts them here.
+	Sealed map[string]string
 }
 
 // HTTPTarget is where requests go.

@@ -109,7 +109,7 @@ func (r Reference) wrong() string {
 			return "file: names a file by its absolute path, without . and .. segments"
 		}
 	case Sealed:
-		if !validSecretName(r.Name) {
+		if !ValidSecretName(r.Name) {
 			return "secret: names a secret, of 1 to 63 letters, digits, '.', '_' and '-'"
 		}
 	default:
@@ -123,7 +123,8 @@ func envName(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !asciiLetterOrDigit(r) && r != '_' })
 }
 
-func validSecretName(s string) bool {
+// ValidSecretName says whether s can name a secret, or a key that seals them.
+func ValidSecretName(s string) bool {
 	return s != "" && len(s) <= maxNameBytes &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !asciiLetterOrDigit(r) && !strings.ContainsRune("._-", r) })
 }
