@@ -20,6 +20,7 @@ import (
 	"tundish/internal/drain"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
+	"tundish/internal/secret"
 )
 
 // WorkerConfig holds the flags of a worker.
@@ -108,7 +109,9 @@ func (w *Worker) start(ctx context.Context) error {
 		})
 		config.Record = writes
 	}
-	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency})
+	secrets := secret.NewResolver(w.cfg.sealKeys, w.cfg.ownFiles()...)
+	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency, Secrets: secrets})
+	config.Check = sender.Check
 	w.clean.add("sender", sender.Close)
 	wake := subscribe(db)
 	w.clean.add("wake", wake.close)

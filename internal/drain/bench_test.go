@@ -67,8 +67,9 @@ func (s *instant) Turns(_ context.Context, _ string, turns []queue.Turn) []queue
 func (s *instant) Contract(context.Context, string) (*destination.Contract, int64, error) {
 	return s.contract, 1, nil
 }
-func (s *instant) Start(context.Context, string, []queue.Lease) ([]bool, error) { return nil, nil }
-func (s *instant) MarkFaulty(context.Context, string, int64) error              { return nil }
+func (s *instant) Start(context.Context, string, []queue.Lease) ([]bool, error)   { return nil, nil }
+func (s *instant) MarkUnfit(context.Context, string, string, time.Duration) error { return nil }
+func (s *instant) MarkFaulty(context.Context, string, int64) error                { return nil }
 
 func (s *instant) Send(context.Context, deliver.Attempt) deliver.Result {
 	return deliver.Result{Outcome: job.OutcomeDelivered, Wrote: true, StartedAt: time.Now()}

@@ -41,6 +41,7 @@ type fakeLane struct {
 	unreadable bool  // the script itself cannot read the contract
 	damaged    bool  // the worker cannot
 	marked     int64 // version marked faulty
+	unfit      string
 	lostMemory bool  // told once
 
 	jobs     map[job.ID]*fakeJob

@@ -119,8 +119,11 @@ func (l *lane) live(d *Destination) Live {
 	if len(v.StateReasons) > 0 {
 		v.State = "paused"
 	}
+	if why := l.unfit(); why != "" {
+		v.State, v.StateReasons = faultyState, append(v.StateReasons, why)
+	}
 	if d.Faulty != "" {
-		v.State, v.StateReasons = "faulty", []string{d.Faulty}
+		v.State, v.StateReasons = faultyState, []string{d.Faulty}
 	}
 	return v
 }
@@ -197,6 +200,7 @@ func (s *Store) Job(ctx context.Context, name string, id job.ID) (*Status, error
 	if at := p.text(l.job, 6); at != "" {
 		st.EstimatedSendAt = time.UnixMicro(p.number(l.job, 6)).UTC()
 	}
+	st.waitsForFitness(l)
 	if p.err != nil {
 		return nil, p.err
 	}

@@ -229,7 +229,7 @@ func (p *parser) whole(lane *Lane, status string, l []any) {
 	paused := p.number(l, 2)
 	lane.stopped, lane.State = paused == 2, "running"
 	switch {
-	case status == faultyState:
+	case status == faultyState, paused == 3:
 		lane.State = faultyState
 	case paused > 0:
 		lane.State = "paused"
