@@ -63,9 +63,7 @@ func TestSecretThatComesAndChanges(t *testing.T) {
 			t.Errorf("Authorization: %q", q.header.Get("Authorization"))
 		}
 	}
-	if s := r.live("bank").State; s != "running" {
-		t.Errorf("state %s", s)
-	}
+	r.eventually("the mark of the worker that lacked it to go", patience, func() bool { return r.live("bank").State == "running" })
 	mount(t, dir, "v2", map[string]string{"token": "second"})
 	r.eventually("a request with the second secret", patience, func() bool {
 		r.push("bank", 1)
