@@ -23,6 +23,7 @@ type outgoing struct {
 	host   string // of the contract's Host header; empty: the URL's
 	header http.Header
 	body   []byte
+	keep   *destination.KeepResponse
 }
 
 // build makes the request of an attempt. An error means that it can never be sent.
@@ -37,11 +38,12 @@ func build(a *Attempt, e *equipment, userAgent string) (*outgoing, error) {
 		return nil, err
 	}
 	out := &outgoing{
-		target: target{u.Scheme, hostPort(u)},
+		target: target{u.Scheme, hostPort(u), e.identity},
 		method: method,
 		url:    u,
 		header: make(http.Header, 12),
 		body:   a.Job.Request.Body,
+		keep:   &t.Keep,
 	}
 	if err := out.fillHeader(a, e, userAgent); err != nil {
 		return nil, err
@@ -65,6 +67,9 @@ func hostPort(u *url.URL) string {
 func (o *outgoing) fillHeader(a *Attempt, e *equipment, userAgent string) error {
 	if err := o.contractHeaders(e.headers); err != nil {
 		return err
+	}
+	if e.authorization != "" {
+		o.header.Set("Authorization", e.authorization)
 	}
 	if err := o.jobHeaders(a); err != nil {
 		return err

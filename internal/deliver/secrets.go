@@ -27,19 +27,28 @@ func (noSecrets) Value(_ *destination.Contract, r destination.Reference) (string
 type equipment struct {
 	headers []destination.Header
 	sign    [][]byte // keys of signatures
+	// authorization is the header of that name; empty: none of ours.
+	authorization string
+	oauth2        *credentials // nil: no token is needed
+	identity      identity
 }
 
 // Check says why nothing can be sent under a contract here and now, such as a
 // secret that is missing; nil when it can. No job is to blame for that.
 func (s *Sender) Check(c *destination.Contract) error {
-	_, err := s.equip(c)
+	e, err := s.equip(c)
+	if err == nil {
+		_, err = e.identity.config(nil)
+	}
 	return err
 }
 
 // equip resolves the references of a contract. The error tells of all that cannot be had.
 func (s *Sender) equip(c *destination.Contract) (*equipment, error) {
 	r := resolving{secrets: s.cfg.Secrets, contract: c}
-	e := &equipment{headers: r.headers(c.Target.Headers), sign: r.signKeys(&c.Target.Sign)}
+	e := &equipment{headers: r.headers(c.Target.Headers), sign: r.signKeys(&c.Target.Sign), authorization: r.basic(c.Target.Auth.Basic)}
+	e.identity = r.identity(&c.Target.TLS)
+	e.oauth2 = r.oauth2(c.Target.Auth.OAuth2, e.identity)
 	if err := errors.Join(r.errs...); err != nil {
 		return nil, err
 	}

@@ -47,6 +47,9 @@ type Config struct {
 	RootCAs *x509.CertPool
 	// Secrets resolves the references of contracts. Default: none is resolved.
 	Secrets Secrets
+	// Tokens shares access tokens among workers. Default: each has its own, for
+	// in the clear they must not be where others could read them.
+	Tokens Tokens
 }
 
 // Attempt is one request to make.
@@ -99,6 +102,7 @@ type Sender struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[target]*pool
+	tokens map[string]*tokenOf // by destination
 }
 
 // New makes a Sender. Close it.
@@ -108,7 +112,7 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
 	setDefault(&cfg.Secrets, Secrets(noSecrets{}))
-	s := &Sender{cfg: cfg, pools: make(map[target]*pool)}
+	s := &Sender{cfg: cfg, pools: make(map[target]*pool), tokens: make(map[string]*tokenOf)}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.janitor)
 	return s
@@ -150,13 +154,21 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 	}
 	e, err := s.equip(a.Contract)
 	if err != nil {
-		return Result{Outcome: job.OutcomeNotSent, Error: short(err.Error()), Fault: err}
+		return faulty(err)
 	}
+	tok, err := s.authorize(ctx, a.Contract.Name, e)
+	if err != nil {
+		return tokenResult(ctx, err)
+	}
+	defer func() { tok.answered(&res) }()
 	out, err := build(&a, e, s.cfg.UserAgent)
 	if err != nil {
 		return Result{Outcome: job.OutcomeBadRequest, Error: short(err.Error())}
 	}
-	p := s.borrow(out.target)
+	p, err := s.borrow(out.target)
+	if err != nil {
+		return faulty(err)
+	}
 	if p == nil {
 		return Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
@@ -173,6 +185,11 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 			return res
 		}
 	}
+}
+
+// faulty is the result when nothing can be sent under a contract here.
+func faulty(err error) Result {
+	return Result{Outcome: job.OutcomeNotSent, Error: short(err.Error()), Fault: err}
 }
 
 // panicked is the result of a Send that panicked: the job must not come back
@@ -198,20 +215,24 @@ func timeoutOf(a *Attempt) time.Duration {
 	return defaultTimeout
 }
 
-// borrow finds or makes the pool of a target; nil when the sender is closed.
-func (s *Sender) borrow(t target) *pool {
+// borrow finds or makes the pool of a target; nil when the sender is closed. An
+// error says that its certificates cannot be used.
+func (s *Sender) borrow(t target) (*pool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil
+		return nil, nil
 	}
 	p := s.pools[t]
 	if p == nil {
-		p = newPool(s, t)
+		var err error
+		if p, err = newPool(s, t); err != nil {
+			return nil, err
+		}
 		s.pools[t] = p
 	}
 	p.users++
-	return p
+	return p, nil
 }
 
 func (s *Sender) giveBack(p *pool) {

@@ -39,6 +39,9 @@ type HTTPTarget struct {
 	Headers []Header
 	Timeout time.Duration // of one attempt
 	Sign    Sign
+	Auth    Auth
+	TLS     TLS
+	Keep    KeepResponse
 }
 
 // Header is one fixed header of a target. References in its value are not resolved.

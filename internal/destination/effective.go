@@ -25,22 +25,6 @@ type FilledTarget struct {
 	HTTP FilledHTTP `json:"http"`
 }
 
-// FilledHTTP is an HTTP target. A header is a text, or a list when its name is repeated.
-type FilledHTTP struct {
-	URL     string         `json:"url"`
-	Method  string         `json:"method"`
-	Headers map[string]any `json:"headers,omitempty"`
-	Timeout string         `json:"timeout"`
-	Sign    *FilledSign    `json:"sign,omitempty"`
-	HTTP2   bool           `json:"http2"`
-}
-
-// FilledSign is how requests are signed; the secrets are references.
-type FilledSign struct {
-	Scheme  string   `json:"scheme"`
-	Secrets []string `json:"secrets"`
-}
-
 // FilledLimit is one limit, its rate a whole number.
 type FilledLimit struct {
 	Name        string `json:"name"`
@@ -126,25 +110,6 @@ func Effective(c *Contract) Filled {
 		},
 		Paused: c.Paused,
 	}
-}
-
-func filledHTTP(t HTTPTarget) FilledHTTP {
-	headers := map[string]any{}
-	for _, h := range t.Headers {
-		switch had := headers[h.Name].(type) {
-		case nil:
-			headers[h.Name] = h.Value
-		case string:
-			headers[h.Name] = []string{had, h.Value}
-		case []string:
-			headers[h.Name] = append(had, h.Value)
-		}
-	}
-	f := FilledHTTP{URL: t.URL, Method: t.Method, Headers: headers, Timeout: FormatDuration(t.Timeout)}
-	if t.Sign.Scheme != "" {
-		f.Sign = &FilledSign{string(t.Sign.Scheme), t.Sign.Secrets}
-	}
-	return f
 }
 
 func filledLimits(limits []Limit) []FilledLimit {

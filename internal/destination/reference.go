@@ -171,5 +171,5 @@ func (t *HTTPTarget) texts() []string {
 	for _, h := range t.Headers {
 		all = append(all, h.Value)
 	}
-	return append(all, t.Sign.Secrets...)
+	return append(append(all, t.Sign.Secrets...), t.Auth.texts()...)
 }

@@ -43,6 +43,8 @@ func relations(c *Contract, root *value, p *problems) {
 	}
 	idempotencyHeaderIsFree(c, root, p)
 	signatureIsFree(c, root, p)
+	authorizationIsFree(c, root, p)
+	tlsFits(c, root, p)
 }
 
 func given(s string, v *value) string {

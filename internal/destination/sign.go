@@ -20,10 +20,11 @@ const maxSignSecrets = 5
 func (o *object) given(name string) bool { return o.v.fields[name] != nil }
 
 func sign(o *object) Sign {
-	if !o.given("sign") {
+	v := o.get("sign")
+	if v == nil {
 		return Sign{}
 	}
-	o = o.section("sign")
+	o = o.p.open(v, o.part)
 	defer o.close()
 	s := Sign{Scheme: SignScheme(o.choice("scheme", "", string(StandardWebhooks)))}
 	if !o.given("scheme") {

@@ -33,6 +33,7 @@ const (
 	OutcomeTLS            Outcome = "tls_failed"
 	OutcomeConnect        Outcome = "connect_failed"   // any other failure before a connection stood
 	OutcomeConnectTimeout Outcome = "connect_timeout"  // no connection in time
+	OutcomeAuthFailed     Outcome = "auth_failed"      // no access token, or the destination refused it and another is fetched
 	OutcomeBlocked        Outcome = "address_blocked"  // the address is not one we may dial
 	OutcomeReset          Outcome = "connection_lost"  // bytes left, the connection ended without an answer
 	OutcomeTimeout        Outcome = "timeout"          // bytes left, no answer in time
@@ -58,6 +59,7 @@ var classes = map[Outcome]Class{
 	OutcomeTLS:            Retry,
 	OutcomeConnect:        Retry,
 	OutcomeConnectTimeout: Retry,
+	OutcomeAuthFailed:     Retry,
 	OutcomeBlocked:        Retry, // a wrong allow-list must not lose jobs
 	OutcomeReset:          Ambiguous,
 	OutcomeTimeout:        Ambiguous,
