@@ -1,5 +1,7 @@
 package destination
 
+import "tundish/internal/job"
+
 // FilledHTTP is an HTTP target. A header is a text, or a list when its name is repeated.
 type FilledHTTP struct {
 	URL     string         `json:"url"`
@@ -54,18 +56,11 @@ type FilledKeep struct {
 }
 
 func filledHTTP(t HTTPTarget) FilledHTTP {
-	headers := map[string]any{}
-	for _, h := range t.Headers {
-		switch had := headers[h.Name].(type) {
-		case nil:
-			headers[h.Name] = h.Value
-		case string:
-			headers[h.Name] = []string{had, h.Value}
-		case []string:
-			headers[h.Name] = append(had, h.Value)
-		}
+	headers := make([]job.Header, len(t.Headers))
+	for i, h := range t.Headers {
+		headers[i] = job.Header(h)
 	}
-	f := FilledHTTP{URL: t.URL, Method: t.Method, Headers: headers, Timeout: FormatDuration(t.Timeout)}
+	f := FilledHTTP{URL: t.URL, Method: t.Method, Headers: job.HeaderMap(headers), Timeout: FormatDuration(t.Timeout)}
 	if t.Sign.Scheme != "" {
 		f.Sign = &FilledSign{string(t.Sign.Scheme), t.Sign.Secrets}
 	}
