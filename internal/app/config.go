@@ -86,6 +86,14 @@ func (c *Common) ownFiles() []string {
 	return slices.DeleteFunc([]string{c.SealKeys, c.RedisURLFile}, func(path string) bool { return path == "" })
 }
 
+// seal is how secrets are sealed that come through the API; nil without keys.
+func (c *Common) seal() func(destination, name, value string) string {
+	if c.sealKeys == nil {
+		return nil
+	}
+	return c.sealKeys.Seal
+}
+
 // redisURL looks at the URL where it was given; of a file that cannot be read
 // there is nothing more to say.
 func (c *Common) redisURL(p *problems) {

@@ -110,13 +110,13 @@ func (w *Worker) start(ctx context.Context) error {
 		config.Record = writes
 	}
 	secrets := secret.NewResolver(w.cfg.sealKeys, w.cfg.ownFiles()...)
-	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency, Secrets: secrets})
+	store := queue.New(db)
+	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency, Secrets: secrets, Tokens: newTokens(store, w.cfg.sealKeys)})
 	config.Check = sender.Check
 	w.clean.add("sender", sender.Close)
 	wake := subscribe(db)
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes
-	store := queue.New(db)
 	store.Tell(newCounts(reg))
 	w.drain = drain.New(config, store, store, sender)
 	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg,

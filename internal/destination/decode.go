@@ -69,7 +69,9 @@ func notBuilt(o *object) {
 	o.later("callback")
 	o.later("verify")
 	o.later("learn_limits")
-	o.later("secrets")
+	if v := o.get("secrets"); v != nil {
+		o.p.invalid(v, "secrets: are given through the API, with PUT, and nowhere else; use ${env:NAME} or ${file:/absolute/path}")
+	}
 	o.later("delivery", "at_least_once")
 	o.later("durability", "memory")
 	adaptive := o.section("adaptive")

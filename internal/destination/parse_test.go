@@ -299,7 +299,6 @@ func TestNotBuilt(t *testing.T) {
 		"queue.scheduled":        {`10000`},
 		"verify":                 {`{}`},
 		"learn_limits":           {`true`},
-		"secrets":                {`{"A":"s3cret"}`},
 	} {
 		for _, v := range values {
 			_, _, err := ParseContract("bank", with(t, path, v))
@@ -366,10 +365,10 @@ func TestMalformed(t *testing.T) {
 
 func TestBodyHasNoClass(t *testing.T) {
 	t.Parallel()
-	if _, _, err := ParseBody("bank", with(t, "class", `"slow"`)); job.CodeOf(err) != job.CodeNotSupported {
+	if _, _, _, err := ParseBody("bank", with(t, "class", `"slow"`)); job.CodeOf(err) != job.CodeNotSupported {
 		t.Errorf("a class gives %v", err)
 	}
-	if _, _, err := ParseBody("bank", []byte(plainBank)); err != nil {
+	if _, _, _, err := ParseBody("bank", []byte(plainBank)); err != nil {
 		t.Error(err)
 	}
 }

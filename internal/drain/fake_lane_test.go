@@ -42,7 +42,7 @@ type fakeLane struct {
 	damaged    bool  // the worker cannot
 	marked     int64 // version marked faulty
 	unfit      string
-	lostMemory bool  // told once
+	lostMemory bool // told once
 
 	jobs     map[job.ID]*fakeJob
 	order    []*fakeJob // as pushed

@@ -68,7 +68,7 @@ func compileLimits(limits []destination.Limit) string {
 
 // Apply stores a contract. It answers the destination as it stands afterwards.
 func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, error) {
-	verdict, effective, err := s.apply(ctx, r)
+	verdict, effective, err := s.applyWithSecrets(ctx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -96,11 +96,12 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 	return d, verdict == "created", nil
 }
 
-func (s *Store) apply(ctx context.Context, r ApplyRequest) (verdict string, effective time.Duration, err error) {
+func (s *Store) apply(ctx context.Context, r ApplyRequest, more ...any) (verdict string, effective time.Duration, err error) {
 	fields, err := compile(r.Contract, r.Written)
 	if err != nil {
 		return "", 0, err
 	}
+	fields = append(fields, more...)
 	kind := r.Source.Kind
 	if kind == "" {
 		kind = "api"

@@ -124,6 +124,16 @@ func (k *Keys) Shard(i int) (due, clock, lanes string) {
 	return tag + "due", tag + "clock", tag + "lanes"
 }
 
+// Token returns the keys of a lane's access token, sealed, and of the right to
+// fetch one. No script touches them; they end by themselves.
+func (k *Keys) Token(lane string) (token, lock string, err error) {
+	if _, err := k.Lane(lane); err != nil {
+		return "", "", err
+	}
+	token = k.tag(ShardOf(lane)) + lane + ":token"
+	return token, token + ":lock", nil
+}
+
 // Meta is the key of what holds for the whole namespace.
 func (k *Keys) Meta() string { return "tundish:{" + k.namespace + "}:meta" }
 
