@@ -213,8 +213,8 @@ func (c *credentials) fingerprint() string {
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-func (tok *token) encode(c *credentials) string {
-	text, err := json.Marshal(storedToken{c.fingerprint(), tok.value, tok.got.UTC(), tok.until.UTC()})
+func (t *token) encode(c *credentials) string {
+	text, err := json.Marshal(storedToken{c.fingerprint(), t.value, t.got.UTC(), t.until.UTC()})
 	if err != nil {
 		return "" // there is nothing in it that JSON cannot hold
 	}

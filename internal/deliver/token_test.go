@@ -54,8 +54,6 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":"t%d","token_type":"Bearer","expires_in":%d}`, i.made, i.life)
 }
 
-func (i *issuer) set(f func()) { i.mu.Lock(); defer i.mu.Unlock(); f() }
-
 func (i *issuer) count() int { i.mu.Lock(); defer i.mu.Unlock(); return len(i.asked) }
 
 // taker is a destination that takes some tokens and answers 401 to the others.

@@ -282,7 +282,7 @@ func TestSampleFile(t *testing.T) {
 		lines = append(lines, line)
 	}
 	full := mustParseFile(t, strings.Join(lines, "\n")).Destinations[0].Contract
-	if len(full.Limits) != 2 || full.Tenants.Share != 0.5 || len(full.Target.Headers) != 1 {
+	if len(full.Limits) != 2 || full.Tenants.Share != 0.5 || len(full.Target.Headers) != 1 || len(full.Target.Sign.Secrets) != 1 || full.Target.Auth.Basic == nil || full.Target.Keep.Body != 4096 {
 		t.Errorf("not everything was uncommented: %+v", full)
 	}
 	if full.Queue != c.Queue || full.Retry != c.Retry || full.Retention != c.Retention || full.Idempotency != c.Idempotency ||

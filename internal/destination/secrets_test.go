@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -47,5 +48,26 @@ func TestSecretsThatCannotBe(t *testing.T) {
 	_, _, err := ParseContract("bank", []byte(withSecret+`,"secrets":{"token":"`+secret+`"}}`))
 	if got := fields(err); len(got) != 1 || got[0].Pointer != "/secrets" || strings.Contains(err.Error(), secret) {
 		t.Errorf("in a stored contract: %v", err)
+	}
+}
+
+// What docs/secrets.md shows can be written so.
+func TestDocumentedSecrets(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/secrets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string) string {
+		_, rest, _ := strings.Cut(string(text), "```"+kind+"\n")
+		inner, _, _ := strings.Cut(rest, "```")
+		return inner
+	}
+	f := mustParseFile(t, "destinations:\n- name: bank\n  limits: [{rate: 1, per: 1s}]\n  "+strings.ReplaceAll(block("yaml"), "\n", "\n  "))
+	if c := f.Destinations[0].Contract; len(c.References()) != 4 || c.Target.TLS.KeyFile == "" || c.Target.Keep.Body != 4096 {
+		t.Errorf("%+v", c)
+	}
+	if _, _, secrets, err := ParseBody("bank", []byte(block("json"))); err != nil || secrets["password"] == "" {
+		t.Errorf("%v, %v", secrets, err)
 	}
 }
