@@ -40,9 +40,9 @@ func (lp *loop) check(ctx context.Context, l *lane, c *destination.Contract, bef
 func (lp *loop) unfit(l *lane, why string, now time.Duration) {
 	before := l.unfit
 	l.unfit, l.recheck = why, now+checkEvery
-	switch {
-	case why == before:
-	case why == "":
+	switch why {
+	case before:
+	case "":
 		lp.d.log.Info("this worker can send to the destination again", "destination", l.name)
 	default:
 		lp.d.log.Error("this worker cannot send to the destination", "destination", l.name, "error", why)

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -46,8 +47,8 @@ func TestSealedSecretsStayWithTheContract(t *testing.T) {
 		}
 	}
 	err := put(map[string]string{"a": "k:1"}, "a", "b", "c")
-	e, _ := err.(*job.Error)
-	if job.CodeOf(err) != job.CodeInvalid || len(e.Fields) != 2 || e.Fields[0].Pointer != "/secrets/b" {
+	e, ok := errors.AsType[*job.Error](err)
+	if !ok || e.Code != job.CodeInvalid || len(e.Fields) != 2 || e.Fields[0].Pointer != "/secrets/b" {
 		t.Errorf("missing secrets: %v", err)
 	}
 	for _, step := range []struct {
