@@ -59,6 +59,7 @@ func (s *Sender) authorize(ctx context.Context, destination string, e *equipment
 	tok, err := s.tokenFor(destination).get(ctx, e.oauth2)
 	if err == nil {
 		e.authorization = "Bearer " + tok.value
+		e.hide.add(tok.value, "(access token)")
 	}
 	return tok, err
 }

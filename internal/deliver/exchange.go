@@ -47,8 +47,8 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 		return failed(c, g, err)
 	}
 	res = answered(resp, g)
-	res.Response = keep(out.keep, resp)
-	if drain(c, resp, &bodyOf{res.Response, out.keep.Body}) {
+	res.Response = keep(out, resp)
+	if drain(c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
 		c.gate.reused.Store(true)
 		c.pool.put(c)
 	} else {

@@ -53,6 +53,28 @@ func TestKeepResponse(t *testing.T) {
 			}
 		})
 	}
+	// An answer that repeats its request is kept without the secrets of it.
+	const secret = "S3CR3T-of-some-length"
+	for name, tc := range map[string]struct {
+		most         int64
+		before, want string
+	}{
+		"whole":   {1000, "you sent ", `"you sent ${env:a}, ${env:a}" false`},
+		"shorter": {18, "you sent ", `"you sent ${env:a}," true`},
+		"cut":     {12, "you sent ", `"you sent ${e" true`},
+		"behind":  {3, "you sent ", `"you" true`},
+		"one":     {1, "", `"$" true`},
+	} {
+		text := tc.before + secret + ", " + secret
+		srv := serveRaw(t, answering(answer(200, len(text), "X-Echo: "+secret+"\r\n", text)))
+		a := attemptTo(srv.url())
+		a.Contract.Target.Headers = []destination.Header{{Name: "X", Value: "${env:a}"}}
+		a.Contract.Target.Keep = destination.KeepResponse{Body: tc.most, Headers: []string{"X-Echo"}}
+		k := newSender(t, with(held{"a": secret})).Send(background, a).Response
+		if got := fmt.Sprintf("%q %v", k.Body, k.Truncated); got != tc.want || k.Headers[0].Value != "${env:a}" {
+			t.Errorf("%s: kept %s, %v, want %s", name, got, k.Headers, tc.want)
+		}
+	}
 	// What is kept does not cost the connection.
 	srv := serveRaw(t, answering(answer(200, 7, headers, "problem")))
 	s := newSender(t)

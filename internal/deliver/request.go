@@ -24,6 +24,7 @@ type outgoing struct {
 	header http.Header
 	body   []byte
 	keep   *destination.KeepResponse
+	hide   hiding // what must not be kept
 }
 
 // build makes the request of an attempt. An error means that it can never be sent.
@@ -44,6 +45,7 @@ func build(a *Attempt, e *equipment, userAgent string) (*outgoing, error) {
 		header: make(http.Header, 12),
 		body:   a.Job.Request.Body,
 		keep:   &t.Keep,
+		hide:   e.hide,
 	}
 	if err := out.fillHeader(a, e, userAgent); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"tundish/internal/destination"
 )
@@ -31,6 +32,7 @@ type equipment struct {
 	authorization string
 	oauth2        *credentials // nil: no token is needed
 	identity      identity
+	hide          hiding
 }
 
 // Check says why nothing can be sent under a contract here and now, such as a
@@ -49,8 +51,12 @@ func (s *Sender) equip(c *destination.Contract) (*equipment, error) {
 	e := &equipment{headers: r.headers(c.Target.Headers), sign: r.signKeys(&c.Target.Sign), authorization: r.basic(c.Target.Auth.Basic)}
 	e.identity = r.identity(&c.Target.TLS)
 	e.oauth2 = r.oauth2(c.Target.Auth.OAuth2, e.identity)
-	if err := errors.Join(r.errs...); err != nil {
-		return nil, err
+	if len(r.errs) > 0 {
+		return nil, errors.New(strings.Join(r.errs, "; ")) // one line, where it is shown
+	}
+	if keeps(&c.Target.Keep) {
+		e.hide = r.hide
+		e.hide.add(e.authorization, "(credentials)")
 	}
 	return e, nil
 }
@@ -59,10 +65,11 @@ func (s *Sender) equip(c *destination.Contract) (*equipment, error) {
 type resolving struct {
 	secrets  Secrets
 	contract *destination.Contract
-	errs     []error
+	errs     []string
+	hide     hiding
 }
 
-func (r *resolving) failed(err error) { r.errs = append(r.errs, err) }
+func (r *resolving) failed(err error) { r.errs = append(r.errs, err.Error()) }
 
 // headers resolves fixed headers. Those of the contract stay as they are: others read it.
 func (r *resolving) headers(list []destination.Header) []destination.Header {
@@ -88,7 +95,9 @@ func (r *resolving) headers(list []destination.Header) []destination.Header {
 func (r *resolving) text(s string) (value string, changed bool) {
 	value, err := destination.Expand(s, func(ref destination.Reference) (string, error) {
 		changed = true
-		return r.secrets.Value(r.contract, ref)
+		v, err := r.secrets.Value(r.contract, ref)
+		r.hide.add(v, ref.String())
+		return v, err
 	})
 	if err != nil {
 		r.failed(err)

@@ -128,3 +128,15 @@ func authorizationIsFree(c *Contract, root *value, p *problems) {
 		p.invalid(root.find("idempotency.header"), "idempotency.header (%s) is set by target.http.auth", c.Idempotency.Header)
 	}
 }
+
+// inTheClear warns of secrets that anybody on the way can read.
+func inTheClear(c *Contract) []string {
+	var all []string
+	if o := c.Target.Auth.OAuth2; o != nil && strings.HasPrefix(o.TokenURL, "http:") {
+		all = append(all, "target.http.auth.oauth2.token_url: begins with http:; the client's secret and the token go over the network in the clear")
+	}
+	if c.Target.Auth != (Auth{}) && strings.HasPrefix(c.Target.URL, "http:") {
+		all = append(all, "target.http.auth: target.http.url begins with http:; the credentials go over the network in the clear")
+	}
+	return all
+}

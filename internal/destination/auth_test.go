@@ -24,6 +24,9 @@ func TestTargetWithAllFields(t *testing.T) {
 			t.Errorf("%+v", c.Target)
 		}
 	}
+	if w := Warnings(mustParse(t, with(t, "target.http", `{"url":"http://a","auth":{"oauth2":{"token_url":"http://id","client_id":"a","client_secret":"${env:A}"}}}`))); len(w) != 2 {
+		t.Errorf("credentials in the clear: %q", w)
+	}
 	c := mustParse(t, with(t, "target.http.auth", `{"oauth2":{"token_url":"https://id.example/token","client_id":"${env:ID}","client_secret":"${secret:s}"}}`))
 	if want := []Reference{{FromEnv, "ID"}, {Sealed, "s"}}; !reflect.DeepEqual(c.References(), want) {
 		t.Errorf("references %v, want %v", c.References(), want)

@@ -97,7 +97,7 @@ func (v *vault) secure(got chan<- received) (url, ca string) {
 		header := q.Header.Clone()
 		header.Set("Test-Certificates", fmt.Sprint(len(q.TLS.PeerCertificates)))
 		got <- received{method: q.Method, body: string(body), header: header}
-		_, _ = io.WriteString(w, "taken")
+		_, _ = io.WriteString(w, "taken: "+q.Header.Get("X-Token")+" "+q.Header.Get("Authorization"))
 	}))
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	s.StartTLS()
@@ -192,8 +192,12 @@ func TestSecretsReachTheDestinationAlone(t *testing.T) {
 	put("missing", target(recorder(t, got), `"headers":{"X":"${env:BANK_TOKEN} ${env:NOT_SET}"}`), http.StatusCreated)
 	put("wrong", `{"secrets":{"a":"`+sealed+`","b":{"c":"`+sealed+`"}},"target":{"http":{"url":"http://`+sealed+`@h","auth":{"basic":{"username":"a","password":"`+sealed+`"}},"sign":"`+sealed+`"}}}`, http.StatusUnprocessableEntity)
 
+	taken := ""
 	for _, name := range []string{"bank", "pay"} {
-		r.push(name, 1)
+		ids := r.push(name, 1)
+		if name == "bank" {
+			taken = ids[0]
+		}
 		var q received
 		select {
 		case q = <-got:
@@ -217,6 +221,10 @@ func TestSecretsReachTheDestinationAlone(t *testing.T) {
 		r.settled(name)
 	}
 	lost := r.push("broken", 1)
+	if a := r.do(http.MethodGet, r.at("bank")+"/jobs/"+taken, "", http.StatusOK); !strings.Contains(string(a.body), `"body":"taken: t ${env:BANK_TOKEN} (credentials)"`) {
+		t.Errorf("of the answer was kept: %s", a.body)
+	}
+
 	r.push("missing", 1)
 	r.eventually("an attempt without a token", patience, func() bool { return len(r.job("broken", lost[0]).Attempts) > 0 })
 	r.eventually("a destination without its secret", patience, func() bool { return r.live("missing").State == "faulty" })
