@@ -16,11 +16,9 @@ import (
 
 	"tundish/internal/background"
 	"tundish/internal/bank"
-	"tundish/internal/deliver"
 	"tundish/internal/drain"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
-	"tundish/internal/secret"
 )
 
 // WorkerConfig holds the flags of a worker.
@@ -109,11 +107,10 @@ func (w *Worker) start(ctx context.Context) error {
 		})
 		config.Record = writes
 	}
-	secrets := secret.NewResolver(w.cfg.sealKeys, w.cfg.ownFiles()...)
 	store := queue.New(db)
-	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency, Secrets: secrets, Tokens: newTokens(store, w.cfg.sealKeys)})
-	config.Check = sender.Check
-	w.clean.add("sender", sender.Close)
+	sender := newSenders(&w.cfg, store)
+	config.Check = sender.check
+	w.clean.add("sender", sender.close)
 	wake := subscribe(db)
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes

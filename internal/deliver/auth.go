@@ -43,10 +43,7 @@ func (r *resolving) oauth2(o *destination.OAuth2, i identity) *credentials {
 
 // part resolves a text that may hold references.
 func (r *resolving) part(s string) string {
-	value, changed := r.text(s)
-	if !changed {
-		return s
-	}
+	value, _ := r.text(s)
 	return value
 }
 
@@ -68,13 +65,13 @@ func (s *Sender) authorize(ctx context.Context, destination string, e *equipment
 func tokenResult(ctx context.Context, err error) Result {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return Result{Outcome: job.OutcomeAuthFailed, Error: "token: none before the attempt's end"}
+		return Result{Outcome: job.OutcomeAuth, Error: "token: none before the attempt's end"}
 	case ctx.Err() != nil:
 		return notSent(context.Cause(ctx))
 	case errors.Is(err, errLeft):
 		return Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
-	return Result{Outcome: job.OutcomeAuthFailed, Error: short(err.Error())}
+	return Result{Outcome: job.OutcomeAuth, Error: short(err.Error())}
 }
 
 // answered follows an answer to a request that carried a token. A 401 makes the
@@ -89,7 +86,7 @@ func (t *token) answered(res *Result) {
 		return
 	}
 	if t.of.drop(t) {
-		res.Outcome = job.OutcomeAuthFailed
+		res.Outcome = job.OutcomeAuth
 		res.Error = fmt.Sprintf("%s: the token is fetched again", statusText(res.HTTPStatus))
 	}
 }

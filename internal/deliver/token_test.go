@@ -128,18 +128,18 @@ func TestRefusedTokenIsFetchedAgainOnce(t *testing.T) {
 		t.Helper()
 		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), want, wrote)
 	}
-	send(job.OutcomeAuthFailed, true)
+	send(job.OutcomeAuth, true)
 	send(job.OutcomeDelivered, true)
 	send(job.OutcomeDelivered, true)
 	d.take() // from now on all are refused
-	send(job.OutcomeAuthFailed, true)
+	send(job.OutcomeAuth, true)
 	for range 3 {
 		send(job.OutcomeRejected, true)
 	}
 	if i.count() != 3 {
 		t.Errorf("%d tokens fetched, want 3 (%v)", i.count(), d.came)
 	}
-	if c := job.OutcomeAuthFailed.Class(); c != job.Retry {
+	if c := job.OutcomeAuth.Class(); c != job.Retry {
 		t.Errorf("class %s", c)
 	}
 }
@@ -215,7 +215,7 @@ func TestTokensThatCannotBeHad(t *testing.T) {
 			})
 			for range 5 { // a failure is for all who ask at that moment
 				r := s.Send(background, a)
-				wantOutcome(t, r, job.OutcomeAuthFailed, false)
+				wantOutcome(t, r, job.OutcomeAuth, false)
 				if r.Error != tc.want || r.Fault != nil {
 					t.Errorf("error %q, want %q, fault %v", r.Error, tc.want, r.Fault)
 				}
@@ -234,7 +234,7 @@ func TestTokenThatIsSlow(t *testing.T) {
 	s := newSender(t, with(held{"a": "x"}))
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
-	wantOutcome(t, s.Send(ctx, withOAuth2(d.URL, i.URL)), job.OutcomeAuthFailed, false)
+	wantOutcome(t, s.Send(ctx, withOAuth2(d.URL, i.URL)), job.OutcomeAuth, false)
 	stopped, stop := context.WithCancelCause(background)
 	stop(ErrStopped)
 	wantOutcome(t, s.Send(stopped, withOAuth2(d.URL, i.URL)), job.OutcomeNotSent, false)
@@ -305,7 +305,7 @@ func TestTokenIsSharedByWorkers(t *testing.T) {
 		t.Errorf("%d tokens for %d workers", i.count(), workers)
 	}
 	d.take("t2")
-	round(job.OutcomeAuthFailed)
+	round(job.OutcomeAuth)
 	round(job.OutcomeDelivered)
 	if i.count() != 2 || common.locked {
 		t.Errorf("%d tokens after one was refused, locked %v", i.count(), common.locked)

@@ -153,7 +153,11 @@ func secretText(p *problems, v *value) string {
 func (c *Contract) References() []Reference {
 	var all []Reference
 	seen := map[Reference]bool{}
-	for _, s := range c.Target.texts() {
+	texts := c.Target.texts()
+	if c.SMTP != nil {
+		texts = append(texts, c.SMTP.Username, c.SMTP.Password)
+	}
+	for _, s := range texts {
 		found, _ := references(s)
 		for _, r := range found {
 			if !seen[r] {

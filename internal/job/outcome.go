@@ -33,7 +33,6 @@ const (
 	OutcomeTLS            Outcome = "tls_failed"
 	OutcomeConnect        Outcome = "connect_failed"   // any other failure before a connection stood
 	OutcomeConnectTimeout Outcome = "connect_timeout"  // no connection in time
-	OutcomeAuthFailed     Outcome = "auth_failed"      // no access token, or the destination refused it and another is fetched
 	OutcomeBlocked        Outcome = "address_blocked"  // the address is not one we may dial
 	OutcomeReset          Outcome = "connection_lost"  // bytes left, the connection ended without an answer
 	OutcomeTimeout        Outcome = "timeout"          // bytes left, no answer in time
@@ -41,6 +40,8 @@ const (
 	OutcomeInterrupted    Outcome = "interrupted"      // cut by our own stop
 	OutcomeNotSent        Outcome = "not_sent"         // the slot was over before the first byte
 	OutcomeBadRequest     Outcome = "unsendable"       // the stored request cannot be built
+	OutcomeUnfinished     Outcome = "unfinished"       // smtp: ended before the mail was handed over, so nobody has it
+	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in, or there is no access token for it
 )
 
 // classes is the table of outcomes; a test checks that it is complete.
@@ -59,7 +60,6 @@ var classes = map[Outcome]Class{
 	OutcomeTLS:            Retry,
 	OutcomeConnect:        Retry,
 	OutcomeConnectTimeout: Retry,
-	OutcomeAuthFailed:     Retry,
 	OutcomeBlocked:        Retry, // a wrong allow-list must not lose jobs
 	OutcomeReset:          Ambiguous,
 	OutcomeTimeout:        Ambiguous,
@@ -67,6 +67,8 @@ var classes = map[Outcome]Class{
 	OutcomeInterrupted:    Ambiguous,
 	OutcomeNotSent:        Released,
 	OutcomeBadRequest:     Permanent,
+	OutcomeUnfinished:     Retry,
+	OutcomeAuth:           Retry, // a wrong password, or none at hand, must not lose jobs
 }
 
 // Outcomes lists every outcome.

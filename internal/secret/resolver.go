@@ -1,8 +1,10 @@
 package secret
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,28 @@ func (r *Resolver) Value(c *destination.Contract, ref destination.Reference) (st
 		return "", fmt.Errorf("%s: %w", ref, err)
 	}
 	return value, nil
+}
+
+// Text puts values in the place of the references in a text that belongs to no
+// destination: what was given through the API for one cannot stand in it.
+func (r *Resolver) Text(s string) (string, error) {
+	return destination.Expand(s, func(ref destination.Reference) (string, error) {
+		return r.Value(&destination.Contract{}, ref)
+	})
+}
+
+// Check says which references of a contract stand for nothing here; nil: none.
+func (r *Resolver) Check(c *destination.Contract) error {
+	var wrong []string
+	for _, ref := range c.References() {
+		if _, err := r.Value(c, ref); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "; "))
 }
 
 func (r *Resolver) value(c *destination.Contract, ref destination.Reference) (string, error) {
