@@ -43,6 +43,8 @@ type Config struct {
 	// Named says whether a file of this process names the destination: while the
 	// store does not have it, it is unavailable and not unknown. Default: none is.
 	Named func(name string) bool
+	// Seal makes of a secret what may be stored. Default: secrets are refused.
+	Seal func(destination, name, value string) string
 	// Version of the program, for the OpenAPI document. Default "dev".
 	Version string
 	// Log gets what a caller must not see. Default: nothing is logged.

@@ -222,7 +222,7 @@ func TestJobView(t *testing.T) {
 	s.status = &queue.Status{
 		ID: job.NewID(), State: job.Waiting, Outcome: "timeout", Producer: "p", Tenant: "t", Priority: 5, CreatedAt: at,
 		Attempts: []job.Attempt{{Number: 1, StartedAt: at, DurationMS: 12, Outcome: job.OutcomeTimeout}}, Position: 3, WaitingFor: "back_off",
-		Response: &job.Response{HTTPStatus: 503, Body: []byte("S3CR3T")}, Metadata: map[string]string{"order": "77"},
+		Response: &job.Response{HTTPStatus: 503, Body: []byte("later")}, Metadata: map[string]string{"order": "77"},
 		Job: &job.Job{Request: job.Request{Body: []byte("S3CR3T"), Headers: []job.Header{{Name: "X", Value: "S3CR3T"}}}},
 	}
 	r := do(newTestAPI(t, s), "GET", bankJobs+"/"+string(s.status.ID), nil)

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
+	"unicode/utf8"
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
@@ -49,10 +51,43 @@ type attemptView struct {
 }
 
 // responseView is what was kept of the destination's answer. Its headers and
-// body are payload, which this call does not show.
+// body are payload: shown to who may see that, and to who pushed the job.
 type responseView struct {
-	HTTPStatus int  `json:"http_status"`
-	Truncated  bool `json:"truncated"`
+	HTTPStatus int            `json:"http_status"`
+	Headers    map[string]any `json:"headers,omitempty" doc:"Those that the contract keeps; a list where one came more than once. With the scope payload, or of one's own job"`
+	Body       string         `json:"body,omitempty" doc:"Up to the bound of the contract. With the scope payload, or of one's own job"`
+	BodyBase64 string         `json:"body_base64,omitempty" doc:"Instead of body, when it is not UTF-8"`
+	Truncated  bool           `json:"truncated" doc:"There was more than is kept"`
+}
+
+func viewResponse(r *job.Response, payload bool) *responseView {
+	if r == nil {
+		return nil
+	}
+	v := &responseView{HTTPStatus: r.HTTPStatus, Truncated: r.Truncated}
+	if !payload {
+		return v
+	}
+	v.Headers = job.HeaderMap(r.Headers)
+	if text := wholeRunes(r.Body, r.Truncated); utf8.Valid(text) {
+		v.Body = string(text)
+	} else {
+		v.BodyBase64 = base64.StdEncoding.EncodeToString(r.Body)
+	}
+	return v
+}
+
+// wholeRunes leaves out a character that the bound has cut.
+func wholeRunes(b []byte, truncated bool) []byte {
+	for cut := 1; truncated && cut < utf8.UTFMax && cut <= len(b); cut++ {
+		if tail := b[len(b)-cut:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return b[:len(b)-cut]
+			}
+			break
+		}
+	}
+	return b
 }
 
 func (a *API) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
@@ -60,7 +95,10 @@ func (a *API) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	if err != nil {
 		return nil, a.problem(ctx, err)
 	}
-	return &jobOutput{Body: viewJob(in.Destination, s)}, nil
+	p := callOf(ctx).producer
+	v := viewJob(in.Destination, s)
+	v.Response = viewResponse(s.Response, p.may(ScopePayload) || s.Producer != "" && s.Producer == p.name)
+	return &jobOutput{Body: v}, nil
 }
 
 func (a *API) findJob(ctx context.Context, in *jobInput) (*queue.Status, error) {
@@ -101,9 +139,6 @@ func viewJob(name string, s *queue.Status) jobView {
 			Number: t.Number, StartedAt: stamp(t.StartedAt), DurationMS: t.DurationMS,
 			Outcome: t.Outcome, HTTPStatus: t.HTTPStatus, Error: t.Error,
 		})
-	}
-	if s.Response != nil {
-		v.Response = &responseView{HTTPStatus: s.Response.HTTPStatus, Truncated: s.Response.Truncated}
 	}
 	return v
 }

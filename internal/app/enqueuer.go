@@ -114,7 +114,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 		return err
 	}
 	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, OwnNames: e.cfg.keys == nil && !e.cfg.InsecureNoAuth, Named: files.holds,
-		Version: Version, Log: e.log, Registerer: reg, MetricsDestinations: e.cfg.metricsDestinations})
+		Seal: e.cfg.seal(), Version: Version, Log: e.log, Registerer: reg, MetricsDestinations: e.cfg.metricsDestinations})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,11 @@ type Contract struct {
 	Adaptive    Adaptive
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
+
+	// Sealed are the secrets that were given through the API, by name, sealed as
+	// they are stored. They are no part of what is written: who reads a stored
+	// contract for sending puts them here.
+	Sealed map[string]string
 }
 
 // HTTPTarget is where requests go.
@@ -38,9 +43,13 @@ type HTTPTarget struct {
 	Method  string // of jobs that name none
 	Headers []Header
 	Timeout time.Duration // of one attempt
+	Sign    Sign
+	Auth    Auth
+	TLS     TLS
+	Keep    KeepResponse
 }
 
-// Header is one fixed header of a target.
+// Header is one fixed header of a target. References in its value are not resolved.
 type Header struct{ Name, Value string }
 
 // Algorithm names how a limit counts.

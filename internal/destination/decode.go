@@ -73,7 +73,9 @@ func notBuilt(o *object) {
 	o.later("callback")
 	o.later("verify")
 	o.later("learn_limits")
-	o.later("secrets")
+	if v := o.get("secrets"); v != nil {
+		o.p.invalid(v, "secrets: are given through the API, with PUT, and nowhere else; use ${env:NAME} or ${file:/absolute/path}")
+	}
 }
 
 // name reads a field that holds a name.

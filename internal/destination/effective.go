@@ -28,15 +28,6 @@ type FilledTarget struct {
 	SMTP *FilledSMTP `json:"smtp,omitempty"`
 }
 
-// FilledHTTP is an HTTP target. A header is a text, or a list when its name is repeated.
-type FilledHTTP struct {
-	URL     string         `json:"url"`
-	Method  string         `json:"method"`
-	Headers map[string]any `json:"headers,omitempty"`
-	Timeout string         `json:"timeout"`
-	HTTP2   bool           `json:"http2"`
-}
-
 // FilledLimit is one limit, its rate a whole number.
 type FilledLimit struct {
 	Name        string `json:"name"`
@@ -145,21 +136,6 @@ func Effective(c *Contract) Filled {
 		},
 		Paused: c.Paused,
 	}
-}
-
-func filledHTTP(t HTTPTarget) FilledHTTP {
-	headers := map[string]any{}
-	for _, h := range t.Headers {
-		switch had := headers[h.Name].(type) {
-		case nil:
-			headers[h.Name] = h.Value
-		case string:
-			headers[h.Name] = []string{had, h.Value}
-		case []string:
-			headers[h.Name] = append(had, h.Value)
-		}
-	}
-	return FilledHTTP{URL: t.URL, Method: t.Method, Headers: headers, Timeout: FormatDuration(t.Timeout)}
 }
 
 func filledLimits(limits []Limit) []FilledLimit {

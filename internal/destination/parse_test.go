@@ -293,23 +293,18 @@ func TestRelations(t *testing.T) {
 func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	for path, values := range map[string][]string{
-		"target.http.sign":          {`{}`},
-		"target.http.auth":          {`{}`},
-		"target.http.tls":           {`{}`},
-		"target.http.keep_response": {`{}`},
-		"target.http.http2":         {`true`, `"false"`},
-		"limits.0.algorithm":        {`"fixed_window"`, `"sliding_window_log"`, `"sliding_window_counter"`},
-		"limits.0.mode":             {`"shadow"`},
-		"limits.0.on_state_loss":    {`"hold"`},
-		"limits.0.share":            {`{"eu":20}`},
-		"limits.0.every":            {`"day"`},
-		"limits.0.time_zone":        {`"Asia/Kolkata"`},
-		"slots":                     {`{}`},
-		"callback":                  {`{}`},
-		"queue.scheduled":           {`10000`},
-		"verify":                    {`{}`},
-		"learn_limits":              {`true`},
-		"secrets":                   {`{"A":"s3cret"}`},
+		"target.http.http2":      {`true`, `"false"`},
+		"limits.0.algorithm":     {`"fixed_window"`, `"sliding_window_log"`, `"sliding_window_counter"`},
+		"limits.0.mode":          {`"shadow"`},
+		"limits.0.on_state_loss": {`"hold"`},
+		"limits.0.share":         {`{"eu":20}`},
+		"limits.0.every":         {`"day"`},
+		"limits.0.time_zone":     {`"Asia/Kolkata"`},
+		"slots":                  {`{}`},
+		"callback":               {`{}`},
+		"queue.scheduled":        {`10000`},
+		"verify":                 {`{}`},
+		"learn_limits":           {`true`},
 	} {
 		for _, v := range values {
 			_, _, err := ParseContract("bank", with(t, path, v))
@@ -372,10 +367,10 @@ func TestMalformed(t *testing.T) {
 
 func TestBodyHasNoClass(t *testing.T) {
 	t.Parallel()
-	if _, _, err := ParseBody("bank", with(t, "class", `"slow"`)); job.CodeOf(err) != job.CodeNotSupported {
+	if _, _, _, err := ParseBody("bank", with(t, "class", `"slow"`)); job.CodeOf(err) != job.CodeNotSupported {
 		t.Errorf("a class gives %v", err)
 	}
-	if _, _, err := ParseBody("bank", []byte(plainBank)); err != nil {
+	if _, _, _, err := ParseBody("bank", []byte(plainBank)); err != nil {
 		t.Error(err)
 	}
 }

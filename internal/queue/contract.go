@@ -84,7 +84,7 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 	if err := s.canBeDurable(ctx, r); err != nil {
 		return nil, false, err
 	}
-	verdict, effective, err := s.apply(ctx, r)
+	verdict, effective, err := s.applyWithSecrets(ctx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -131,11 +131,12 @@ func (s *Store) canBeDurable(ctx context.Context, r ApplyRequest) error {
 	return e
 }
 
-func (s *Store) apply(ctx context.Context, r ApplyRequest) (verdict string, effective time.Duration, err error) {
+func (s *Store) apply(ctx context.Context, r ApplyRequest, more ...any) (verdict string, effective time.Duration, err error) {
 	fields, err := compile(r.Contract, r.Written)
 	if err != nil {
 		return "", 0, err
 	}
+	fields = append(fields, more...)
 	kind := r.Source.Kind
 	if kind == "" {
 		kind = "api"

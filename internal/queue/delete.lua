@@ -54,7 +54,7 @@ local function delete()
   local last = tonumber(call('HGET', K.state, 'last') or '0') or 0
   for _, name in ipairs({'conf', 'jobs', 'ready', 'tenants', 'finish', 'tenantjobs', 'waiting', 'leased', 'tries', 'expires',
     'calendar', 'idem', 'idemends', 'dead', 'deadjobs', 'done', 'doneends'}) do call('UNLINK', K[name]) end
-  call('HDEL', K.state, 'opaused', 'bytes', 'hist', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty')
+  call('HDEL', K.state, 'opaused', 'bytes', 'hist', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty', 'unfit')
   call('ZREM', K.due, A.lane)
   call('HSET', K.lanes, A.lane, int(generation()) .. '|0|' .. int(raw + A.keep))
   return {'deleted', int(math.max(0, last + 1000000 - now))}

@@ -121,6 +121,9 @@ func (l *lane) live(d *Destination) Live {
 	} else if d.Contract != nil {
 		v.State, v.StateReasons = l.held(d.Contract.Breaker)
 	}
+	if why := l.unfit(); why != "" {
+		v.State, v.StateReasons = faultyState, append(v.StateReasons, why)
+	}
 	if d.Faulty != "" {
 		v.State, v.StateReasons = faultyState, []string{d.Faulty}
 	}
@@ -232,6 +235,7 @@ func (s *Store) Job(ctx context.Context, name string, id job.ID) (*Status, error
 	if at := p.text(l.job, 6); at != "" {
 		st.EstimatedSendAt = time.UnixMicro(p.number(l.job, 6)).UTC()
 	}
+	st.waitsForFitness(l)
 	if p.err != nil {
 		return nil, p.err
 	}

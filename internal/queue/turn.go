@@ -70,6 +70,7 @@ type Result struct {
 func Fit(results []Result) int {
 	bytes := 0
 	for i := range results {
+		bytes += len(results[i].Note)
 		if k := results[i].Kind; k == KindDead || k == KindUnknown {
 			bytes += results[i].Bytes + JobBytes
 		}

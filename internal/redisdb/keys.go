@@ -139,6 +139,17 @@ func (k *Keys) Shard(i int) (due, clock, lanes string) {
 	return tag + "due", tag + "clock", tag + "lanes"
 }
 
+// Token returns the keys of a lane's access token, sealed, and of the right to
+// fetch one. No script touches them; they end by themselves.
+func (k *Keys) Token(lane string) (token, lock string, err error) {
+	keys, err := k.Lane(lane)
+	if err != nil {
+		return "", "", err
+	}
+	token = strings.TrimSuffix(keys.Conf(), laneNames[keyConf]) + "token"
+	return token, token + ":lock", nil
+}
+
 // Meta is the key of what holds for the whole namespace.
 func (k *Keys) Meta() string { return "tundish:{" + k.namespace + "}:meta" }
 
