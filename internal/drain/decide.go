@@ -38,7 +38,7 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	}
 	if out.Kind == queue.KindDelivered || out.Kind == queue.KindDead {
 		final := queue.FinalNote(j, note.Attempts)
-		final.Response = res.Response
+		final.Response, final.Redrives = res.Response, note.Redrives
 		note = *final
 	}
 	out.Note = note.Encode()

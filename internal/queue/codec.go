@@ -57,7 +57,19 @@ func encodeBody(j *job.Job) ([]byte, error) {
 
 // Decode reads a stored envelope. The body is not copied.
 func Decode(lane string, id job.ID, envelope []byte) (*job.Job, error) {
-	tenant, expiry, body, err := splitEnvelope(envelope)
+	return decode(lane, id, envelope, splitEnvelope)
+}
+
+// DecodeHead reads an envelope that was cut behind its meta data: the job has no body.
+func DecodeHead(lane string, id job.ID, envelope []byte) (*job.Job, error) {
+	return decode(lane, id, envelope, splitHead)
+}
+
+// split parts an envelope, or the front of one.
+type split func(envelope []byte) (tenant string, expiry int64, body []byte, err error)
+
+func decode(lane string, id job.ID, envelope []byte, split split) (*job.Job, error) {
+	tenant, expiry, body, err := split(envelope)
 	if err != nil {
 		return nil, err
 	}
@@ -87,21 +99,32 @@ func Decode(lane string, id job.ID, envelope []byte) (*job.Job, error) {
 	return j, nil
 }
 
-// splitEnvelope reads the header: version 1, priority 1, order 14, expiry 16,
-// size 8, key hash 22, tenant length 2 hex, tenant.
+// splitEnvelope is splitHead for one that must be whole.
 func splitEnvelope(e []byte) (tenant string, expiry int64, body []byte, err error) {
+	tenant, expiry, body, err = splitHead(e)
+	if err != nil {
+		return "", 0, nil, err
+	}
+	if size, err := strconv.Atoi(string(e[32:40])); err != nil || len(body) != size {
+		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the tenant, and the header says %.8q", len(body), e[32:40])
+	}
+	return tenant, expiry, body, nil
+}
+
+// splitHead reads the header: version 1, priority 1, order 14, expiry 16,
+// size 8, key hash 22, tenant length 2 hex, tenant.
+func splitHead(e []byte) (tenant string, expiry int64, body []byte, err error) {
 	if len(e) < headerFixed || e[0] != '1' || e[1] < '0' || e[1] > '9' {
 		return "", 0, nil, fmt.Errorf("envelope: not of a known version")
 	}
 	expiry, err1 := strconv.ParseInt(string(e[16:32]), 10, 64)
-	size, err2 := strconv.Atoi(string(e[32:40]))
-	length, err3 := strconv.ParseUint(string(e[62:64]), 16, 8)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	length, err2 := strconv.ParseUint(string(e[62:64]), 16, 8)
+	if err := errors.Join(err1, err2); err != nil {
 		return "", 0, nil, fmt.Errorf("envelope: header: %w", err)
 	}
 	body = e[headerFixed:]
-	if len(body) != int(length)+size {
-		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the header, which says %d", len(body), int(length)+size)
+	if len(body) < int(length) {
+		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the header, and the tenant has %d", len(body), length)
 	}
 	return string(body[:length]), expiry, body[length:], nil
 }

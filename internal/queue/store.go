@@ -196,6 +196,10 @@ func (s *Store) run(ctx context.Context, script *redisdb.Script, lane string, ar
 	if err != nil {
 		return nil, noLane(lane)
 	}
+	return s.runKeys(ctx, script, lane, keys, args)
+}
+
+func (s *Store) runKeys(ctx context.Context, script *redisdb.Script, lane string, keys []string, args []any) (any, error) {
 	reply, err := s.db.Run(ctx, script, keys, args...)
 	if err = callerError(err); job.CodeOf(err) == job.CodeInternal && err != nil {
 		// A script that fails on one lane and not on others has met data that no
