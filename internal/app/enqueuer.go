@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tundish/internal/api"
+	"tundish/internal/background"
 	"tundish/internal/destination"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
@@ -114,7 +115,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 		return err
 	}
 	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, OwnNames: e.cfg.keys == nil && !e.cfg.InsecureNoAuth, Named: files.holds,
-		Version: Version, Log: e.log, Registerer: reg, MetricsDestinations: e.cfg.metricsDestinations})
+		Begin: background.NewPlanner(e.db.Keys().Namespace(), e.db.Client()).Begin, Version: Version, Log: e.log, Registerer: reg, MetricsDestinations: e.cfg.metricsDestinations})
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (w *Worker) start(ctx context.Context) error {
 	store := queue.New(db)
 	store.Tell(newCounts(reg))
 	w.drain = drain.New(config, store, store, sender)
-	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg,
+	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Operator: store, Logger: w.log, Metrics: reg,
 		Each: func(ctx context.Context) error {
 			return errors.Join(store.SetSenders(ctx, w.cfg.concurrency), keepSeries(ctx, store, metrics))
 		}}, db.Client())
