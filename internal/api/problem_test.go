@@ -79,7 +79,7 @@ func TestRequestsThatCannotBeTaken(t *testing.T) {
 		{"escaped dots", "GET", "/v1/destinations/%2e%2e/jobs/x", ``, "", job.CodeDestinationNotFound},
 		{"double slash", "POST", "/v1//destinations/bank/jobs", `{}`, "", job.CodeNotFound},
 		{"not built", "GET", "/v1/audit", ``, "", job.CodeNotFound},
-		{"no list of attempts", "PATCH", bankJobs, ``, "", job.CodeMethodNotAllowed},
+		{"PATCH is no method of jobs", "PATCH", bankJobs, ``, "", job.CodeMethodNotAllowed},
 		{"the dashboard is not built", "GET", "/", ``, "", job.CodeNotFound},
 		{"method", "PATCH", "/v1/destinations/bank", ``, "", job.CodeMethodNotAllowed},
 		{"GET changes nothing", "GET", "/v1/destinations/bank/pause", ``, "", job.CodeMethodNotAllowed},
