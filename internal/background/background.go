@@ -124,16 +124,20 @@ func (b *Background) Stop() {
 // clock makes a sweep each period. Workers make the same task under the same
 // id, so the fleet has one, whoever comes first.
 func (b *Background) clock(ctx context.Context) {
-	tick, each := time.NewTicker(b.cfg.Every), time.NewTicker(min(b.cfg.Every, eachEvery))
+	tick, each, revive := time.NewTicker(b.cfg.Every), time.NewTicker(min(b.cfg.Every, eachEvery)), time.NewTicker(min(b.cfg.Every, reviveEvery))
 	defer tick.Stop()
 	defer each.Stop()
+	defer revive.Stop()
 	b.each(ctx)
+	b.revive(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-each.C:
 			b.each(ctx)
+		case <-revive.C:
+			b.revive(ctx)
 		case at := <-tick.C:
 			if err := b.plan(ctx, at); err != nil {
 				b.log.Debug("the sweep was not planned", "error", err) // the next period tries again
@@ -144,7 +148,6 @@ func (b *Background) clock(ctx context.Context) {
 
 func (b *Background) each(ctx context.Context) {
 	b.turned.SetToCurrentTime()
-	b.revive(ctx)
 	if b.cfg.Each == nil {
 		return
 	}

@@ -23,7 +23,9 @@ const (
 	roomEvery = 250 * time.Millisecond
 	// operationIdle is how long nothing is heard of an operation before somebody
 	// else goes on with it: its worker was killed, or its task was lost.
-	operationIdle = 10 * time.Second
+	operationIdle = 5 * time.Second
+	// reviveEvery is how often each worker looks for such ones.
+	reviveEvery = 5 * time.Second
 	// operationRetries is how often asynq takes up a task whose worker was killed.
 	// Others have gone on with the operation by then.
 	operationRetries = 3
