@@ -58,7 +58,6 @@ local function act()
   local now, raw = read_clock()
   local status = load_contract()
   if status ~= 'ok' then return {status} end
-  if C.deleting == '1' then return {'no_lane'} end
   local key = A.step and KEYS[#KEYS]
   if key then
     local o = call('HMGET', key, 'cursor', 'state', 'cancel')

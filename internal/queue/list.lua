@@ -77,7 +77,7 @@ end
 
 local function list()
   local _, raw, adj = read_clock()
-  if load_contract() == 'no_lane' or C.deleting == '1' then return {'no_lane'} end
+  if load_contract() == 'no_lane' then return {'no_lane'} end
   local ids, places, key = {}, {}, K.jobs
   if A.index == 'ready' then
     places = ready_members()
