@@ -109,7 +109,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	e.fit.start()
 	e.clean.add("fitness", e.fit.stop)
 	e.store = queue.New(e.db)
-	e.store.Tell(newCounts(reg))
+	e.store.Tell(newCounts(reg, e.log))
 	files, err := e.follow(ctx, newReloads(reg))
 	if err != nil {
 		return err

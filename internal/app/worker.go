@@ -114,7 +114,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes
 	store := queue.New(db)
-	store.Tell(newCounts(reg))
+	store.Tell(newCounts(reg, w.log))
 	w.drain = drain.New(config, store, store, sender)
 	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Operator: store, Logger: w.log, Metrics: reg,
 		Each: func(ctx context.Context) error {
