@@ -149,6 +149,40 @@ func TestRedrive(t *testing.T) {
 	})
 }
 
+// TestRedriveAgain: a job that dies again can be redriven again, each time once
+// however often it is asked for, byte by byte the same.
+func TestRedriveAgain(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, "", func(t *testing.T, b *bench) {
+		ctx, j := context.Background(), newJob("a")
+		for i := range 600 {
+			j.Request.Body = append(j.Request.Body, byte(i))
+		}
+		b.accept(j)
+		for n := range 4 {
+			r := b.turn(5)
+			if len(r.Leases) != 1 || r.Leases[0].Sent != n {
+				t.Fatalf("time %d: %+v", n, r.Leases)
+			}
+			sent, err := Decode(b.lane, j.ID, r.Leases[0].Envelope)
+			if err != nil || string(sent.Request.Body) != string(j.Request.Body) {
+				t.Errorf("time %d: the body is another, %v", n, err)
+			}
+			note := DecodeNote(r.Leases[0].History)
+			note.Add(job.Attempt{Number: n + 1, Outcome: job.OutcomeRejected})
+			result := settleAll(r.Leases, KindDead)
+			result[0].Note = note.Encode()
+			b.turn(0, result...)
+			for range 2 {
+				if st, err := b.s.Redrive(ctx, b.lane, j.ID); err != nil || st.Redrives != n+1 || len(st.Attempts) != n+1 || st.State != job.Ready {
+					t.Errorf("time %d: %+v, %v", n, st, err)
+				}
+			}
+			b.checkDump()
+		}
+	})
+}
+
 // TestRedriveKeepsTheBounds of the queue, by count and bytes, and of an expiry.
 func TestRedriveKeepsTheBounds(t *testing.T) {
 	t.Parallel()
@@ -237,6 +271,9 @@ func TestErase(t *testing.T) {
 		}
 		_, err := b.s.Erase(ctx, b.lane, live.ID)
 		wantCode(t, "live", err, job.CodeJobInFlight)
+		if r := b.push(&job.Job{ID: job.NewID(), Tenant: "a", IdempotencyKey: "k", Request: dead.Request})[0]; r.Verdict != Replayed || r.ID != dead.ID || r.State != job.Dead {
+			t.Errorf("its key lives on: %+v", r)
+		}
 		if d := b.checkDump(); len(d.deadjobs)+len(d.done)+len(d.dead)+len(d.doneends) != 0 || len(d.idemends) != 1 {
 			t.Errorf("it left %v %v and %d keys", d.deadjobs, d.done, len(d.idemends))
 		}
