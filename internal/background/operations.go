@@ -73,7 +73,7 @@ func (b *Background) operate(_ context.Context, t *asynq.Task) error {
 	var ref queue.OperationRef
 	if err := json.Unmarshal(t.Payload(), &ref); err != nil || b.cfg.Operator == nil {
 		b.log.Error("an operation cannot be gone on with", "error", err)
-		return nil
+		return nil //nolint:nilerr // asynq would only ask again
 	}
 	ended, err := b.steps(b.running, ref)
 	b.operating.tell(b.log, err)

@@ -34,8 +34,8 @@ local function buried(j)
   if not text then return nil, elsewhere(j.id) end
   local state, at = string.match(text, MARK)
   if not state or at ~= j.mark then return nil, 'changed' end
-  local _, _, length, rest = string.match(text, MARK .. '(%d+)|(.*)$')
-  local env = rest and string.sub(rest, tonumber(length) + 1)
+  local _, _, length, note = string.match(text, MARK .. '(%d+)|()')
+  local env = note and string.sub(text, note + tonumber(length))
   return {text = text, state = state, env = env, t = parse_header(env)}
 end
 

@@ -27,7 +27,7 @@ type Progress struct {
 func (s *Store) Advance(ctx context.Context, ref OperationRef) (Progress, error) {
 	op, err := s.operation(ctx, ref)
 	if job.CodeOf(err) == job.CodeOperationNotFound && err != nil {
-		return Progress{Ended: true}, nil
+		return Progress{Ended: true}, nil //nolint:nilerr // one that is no longer kept has ended
 	}
 	if err != nil || op.State.Ended() {
 		return Progress{Ended: err == nil}, err

@@ -12,7 +12,7 @@ import (
 
 const (
 	// listChunk is how many jobs one call of the list script reads.
-	listChunk = 100
+	listChunk = 50
 	// listScan is how many jobs one page looks at, so that a rare filter keeps no caller waiting.
 	listScan = 2000
 	// maxPlace bounds a place in an index: of ready jobs it holds the tenant.

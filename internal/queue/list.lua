@@ -52,27 +52,24 @@ local function texts(key, ids)
   local n, bytes = 0, 0
   for i, id in ipairs(ids) do
     bytes = bytes + call('HSTRLEN', key, id)
-    if bytes > MOST_BYTES and i > 1 then break end
+    if bytes > MOST_BYTES / 2 and i > 1 then break end
     n = i
   end
   return n > 0 and call('HMGET', key, unpack(ids, 1, n)) or {}, n
 end
 
--- head cuts an envelope behind its meta data; their length stands before them.
-local function head(env)
-  local length = #env >= 64 and tonumber(string.sub(env, 63, 64), 16)
-  if not length then return '' end
-  local a, b, c, d = string.byte(env, 65 + length, 68 + length)
-  return d and string.sub(env, 1, 68 + length + ((a * 256 + b) * 256 + c) * 256 + d) or ''
-end
-
+-- cut cuts what is stored behind the meta data of its envelope; their length stands before them.
 local function cut(text)
   if A.index == 'done' then return text end
-  if A.index ~= 'dead' then return head(text) end
-  local front, length = string.match(text, '^(%a+|%d+|[^|]*|(%d+)|)')
-  if not front then return string.sub(text, 1, 64) end
-  local note = #front + tonumber(length)
-  return string.sub(text, 1, note) .. head(string.sub(text, note + 1))
+  local from = 0 -- bytes before the envelope
+  if A.index == 'dead' then
+    local length, note = string.match(text, '^%a+|%d+|[^|]*|(%d+)|()')
+    from = note and note - 1 + tonumber(length) or #text
+  end
+  local tenant = tonumber(string.sub(text, from + 63, from + 64), 16)
+  if not tenant then return string.sub(text, 1, from) end
+  local a, b, c, d = string.byte(text, from + 65 + tenant, from + 68 + tenant)
+  return string.sub(text, 1, from + (d and 68 + tenant + ((a * 256 + b) * 256 + c) * 256 + d or 0))
 end
 
 local function list()

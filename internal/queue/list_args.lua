@@ -3,7 +3,7 @@
 -- ARGV[1] lane
 -- ARGV[2] index  ready, waiting, leased, dead or done
 -- ARGV[3] back   1: from the end to the start
--- ARGV[4] n      entries at most, up to 100
+-- ARGV[4] n      entries at most, up to 50
 -- ARGV[5] after  place to go on behind: of ready a member, else a score; empty: from the start
 -- ARGV[6] id     of the job at that score
 -- ARGV[7] until  score behind which nothing is listed, -1: none; only forwards

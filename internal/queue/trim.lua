@@ -23,8 +23,8 @@ local function drop_dead(ids, raw)
   for i, v in ipairs(call('HMGET', K.deadjobs, unpack(ids))) do
     if v then
       bytes = bytes + #v
-      local state, length, rest = string.match(v, '^(%a+)|%d+|[^|]*|(%d+)|(.*)$')
-      local t = rest and parse_header(string.sub(rest, tonumber(length) + 1))
+      local state, length, note = string.match(v, '^(%a+)|%d+|[^|]*|(%d+)|()')
+      local t = note and parse_header(string.sub(v, note + tonumber(length)))
       if t and t.key ~= NO_KEY then b.keys[#b.keys + 1] = {key = t.key, state = state} end
     end
   end
