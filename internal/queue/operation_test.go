@@ -161,7 +161,7 @@ func TestOperationIsCancelled(t *testing.T) {
 				t.Errorf("%+v, %v", op, err)
 			}
 		}
-		wantOperation(t, b.goOn(op), OperationCancelled, 250, 100, 100, 100, 0)
+		wantOperation(t, b.goOn(op), OperationCancelled, 250, 50, 50, 50, 0)
 		if idle, err := b.s.IdleOperations(ctx, 0); err != nil || len(idle) != 0 {
 			t.Errorf("%v, %v", idle, err)
 		}
