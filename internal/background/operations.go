@@ -73,12 +73,12 @@ func (b *Background) operate(_ context.Context, t *asynq.Task) error {
 	var ref queue.OperationRef
 	if err := json.Unmarshal(t.Payload(), &ref); err != nil || b.cfg.Operator == nil {
 		b.log.Error("an operation cannot be gone on with", "error", err)
-		return nil //nolint:nilerr // asynq would only ask again
+		return nil
 	}
 	ended, err := b.steps(b.running, ref)
 	b.operating.tell(b.log, err)
 	if err != nil || ended {
-		return nil
+		return nil //nolint:nilerr // told, and revive tries again
 	}
 	// Two that go on with the same operation make the same next task.
 	step := strconv.FormatInt(time.Now().UnixNano()/int64(operateFor), 10)
