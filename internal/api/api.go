@@ -109,7 +109,7 @@ func New(cfg Config) (*API, error) {
 	a.commit = &committer{store: cfg.Store, base: base, timeout: callTimeout, onPanic: a.panicked, lanes: map[string][]*entryGroup{}}
 	a.contracts = &contracts{store: cfg.Store, base: base, timeout: callTimeout, onPanic: a.panicked, now: time.Now, held: map[string]*heldContract{}}
 	a.refusals = &refusals{now: time.Now, lanes: map[string]*refusalCount{}}
-	mux := http.NewServeMux()
+	mux := &directMux{ServeMux: http.NewServeMux(), direct: map[string]*direct{}}
 	if err := a.routes(mux); err != nil {
 		cancel(err)
 		return nil, err
@@ -158,14 +158,16 @@ func (a *API) contract(ctx context.Context, name string) (*destination.Contract,
 }
 
 // routes registers every operation and the document that describes them.
-func (a *API) routes(mux *http.ServeMux) error {
+func (a *API) routes(mux *directMux) error {
 	humaGlobals()
 	h := humago.New(mux, openAPIConfig(a.cfg.Version))
-	h.UseMiddleware(guard(a.cfg.Keys, newBadKeys(a.cfg.Now)))
+	g := &gate{keys: a.cfg.Keys, bad: newBadKeys(a.cfg.Now)}
+	h.UseMiddleware(g.guard)
 
 	const one = "/v1/destinations/{destination}"
-	register(h, http.MethodPost, one+"/jobs", "push-job", "Push a job", a.push, accepts[jobSchema](typeJSON), status(http.StatusAccepted), needs(ScopeEnqueue))
-	register(h, http.MethodPost, one+"/jobs/batch", "push-batch", "Push up to 1,000 jobs", a.pushBatch, accepts[batchSchema](typeJSON), alsoNDJSON, needs(ScopeEnqueue))
+	enqueue := []Scope{ScopeEnqueue}
+	registerDirect[pushInput, pushOutput](h, mux, &direct{g, pushRoute, enqueue, a.push}, "push-job", "Push a job", accepts[jobSchema](typeJSON), status(http.StatusAccepted))
+	registerDirect[DestinationPath, batchOutput](h, mux, &direct{g, batchRoute, enqueue, a.pushBatch}, "push-batch", "Push up to 1,000 jobs", accepts[batchSchema](typeJSON), alsoNDJSON)
 	register(h, http.MethodGet, one+"/jobs/{id}", "get-job", "See a job", a.getJob, needs(ScopeRead, ScopeEnqueue))
 	a.jobRoutes(h, one)
 	register(h, http.MethodGet, "/v1/destinations", "list-destinations", "List destinations", a.listDestinations, needs(ScopeRead))
@@ -175,7 +177,7 @@ func (a *API) routes(mux *http.ServeMux) error {
 		also("Its jobs go with it, also what was kept of finished and dead ones: looking for one answers destination_not_found."))
 	register(h, http.MethodPost, one+"/pause", "pause-destination", "Stop sending", a.pause, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
 	register(h, http.MethodPost, one+"/resume", "resume-destination", "Send again", a.resume, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
-	return errors.Join(serveOpenAPI(mux, h), serveDocs(mux))
+	return errors.Join(serveOpenAPI(mux.ServeMux, h), serveDocs(mux.ServeMux))
 }
 
 // register adds an operation to huma with what its options say.

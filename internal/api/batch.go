@@ -23,6 +23,11 @@ type batchOutput struct {
 	}
 }
 
+func (o *batchOutput) write(w http.ResponseWriter) {
+	o.set(w.Header())
+	writeJSON(w, http.StatusOK, typeJSON, &o.Body)
+}
+
 // batchResult is the answer to one job of a batch.
 type batchResult struct {
 	Status       int            `json:"status" doc:"What a push of this job alone would have answered"`
@@ -42,8 +47,8 @@ type batchSchema struct {
 	Jobs []jobSchema `json:"jobs" maxItems:"1000" minItems:"1"`
 }
 
-func (a *API) pushBatch(ctx context.Context, in *DestinationPath) (*batchOutput, error) {
-	contract, err := a.contract(ctx, in.Destination)
+func (a *API) pushBatch(ctx context.Context, name string) (output, error) {
+	contract, err := a.contract(ctx, name)
 	if err != nil {
 		a.metrics.rejectedUnknown(job.CodeOf(err))
 		return nil, newProblem(ctx, err)
@@ -163,7 +168,7 @@ func (b *batch) refuse(i int, err error) {
 func (b *batch) push(ctx context.Context) error {
 	done := 0
 	for _, part := range split(b.jobs) {
-		results, err := b.api.commit.push(ctx, b.contract.Name, part)
+		results, err := b.api.commit.push(ctx, b.contract, part)
 		if err != nil && done == 0 {
 			return err
 		}

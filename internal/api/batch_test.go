@@ -45,7 +45,7 @@ func TestBatchTakesWhatFits(t *testing.T) {
 		`{"body_text":"` + strings.Repeat("x", 1025) + `"}`,
 		`{"idempotency_key":" "}`,
 		`7`,
-		`{"email":{}}`,
+		`{"callback_url":"x"}`,
 		`{"body":3}`,
 		`{"body":4}`,
 	}

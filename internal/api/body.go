@@ -42,7 +42,11 @@ func readBody(ctx context.Context, limit int64, types ...string) ([]byte, string
 	if rc.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
 		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
-	data, err := c.readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength, limit)
+	body := c.r.Body
+	if c.r.ContentLength < 0 { // else no more than announced can come
+		body = http.MaxBytesReader(c.w, body, limit)
+	}
+	data, err := c.readAll(body, c.r.ContentLength, limit)
 	if err != nil {
 		c.w.Header().Set("Connection", "close")
 		return nil, "", readError(err, limit)
@@ -72,6 +76,9 @@ func mediaType(h http.Header, types []string) (string, error) {
 	given := h.Get("Content-Type")
 	if given == "" {
 		return types[0], nil
+	}
+	if slices.Contains(types, given) { // as most write it
+		return given, nil
 	}
 	kind, params, err := mime.ParseMediaType(given)
 	if err != nil || !slices.Contains(types, kind) {

@@ -7,8 +7,11 @@ import (
 	"tundish/internal/job"
 )
 
-// call is what the layers of the door know about one request.
+// call is what the layers of the door know about one request, and the context
+// in which it is answered.
 type call struct {
+	context.Context //nolint:containedctx // it is one
+
 	id       string // request_id
 	w        http.ResponseWriter
 	r        *http.Request
@@ -27,12 +30,19 @@ func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c
 	}
-	return &call{producer: &producer{}}
+	return &call{Context: ctx, producer: nobody}
 }
 
-func withCall(ctx context.Context, c *call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
+// Value finds the call itself, and what the request's context holds.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }
+
+// nobody is the producer of a call whose key was not looked at.
+var nobody = &producer{}
 
 // maxRequestID bounds an id that a caller brings along.
 const maxRequestID = 128

@@ -6,13 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
 )
 
 // pusher stores jobs; results go by position.
 type pusher interface {
-	Push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error)
+	PushDurable(ctx context.Context, name string, d destination.Durability, jobs []*job.Job) ([]queue.PushResult, error)
 }
 
 // The bounds of one call, which are those of the store's script, and of what
@@ -27,8 +28,9 @@ const (
 
 // committer joins concurrent pushes to one destination: while a call of the
 // store is under way the next pushes gather, and go together in the next one.
-// There is at most one call per destination, and a goroutine only for
-// destinations with pushes waiting.
+// There is at most one call per destination. A push that finds none under way
+// makes it itself: handing it to a goroutine costs a lone caller two wake-ups.
+// There is a goroutine only where pushes have gathered.
 //
 // Calls run under the server's context: a caller that goes away must not fail
 // the others.
@@ -39,7 +41,7 @@ type committer struct {
 	onPanic func(reason any)
 
 	mu     sync.Mutex
-	lanes  map[string][]*entryGroup // what waits; present while a goroutine serves it
+	lanes  map[string][]*entryGroup // what waits; present while a call is under way
 	jobs   int
 	bytes  int64
 	closed bool
@@ -48,6 +50,7 @@ type committer struct {
 
 // entryGroup is what one caller pushes in one call: it is never split.
 type entryGroup struct {
+	durable destination.Durability
 	jobs    []*job.Job
 	bytes   int64
 	until   time.Time // the caller gives up then
@@ -55,15 +58,22 @@ type entryGroup struct {
 	begun   bool      // its call is or was under way
 	results []queue.PushResult
 	err     error
-	done    chan struct{}
+	done    chan struct{} // nil when the caller makes the call
 }
 
 // push stores the jobs and gives one result each. At most callJobs jobs and,
 // unless it is one job, callBytes may be pushed at once: see split.
-func (c *committer) push(ctx context.Context, destination string, jobs []*job.Job) ([]queue.PushResult, error) {
-	g := &entryGroup{jobs: jobs, bytes: bodyBytes(jobs), until: time.Now().Add(c.timeout), done: make(chan struct{})}
-	if err := c.enter(destination, g); err != nil {
+func (c *committer) push(ctx context.Context, contract *destination.Contract, jobs []*job.Job) ([]queue.PushResult, error) {
+	g := &entryGroup{durable: contract.Durability, jobs: jobs, bytes: bodyBytes(jobs)}
+	first, err := c.enter(contract.Name, g)
+	if err != nil {
 		return nil, err
+	}
+	if first {
+		defer c.wait.Done()
+		c.makeCall(contract.Name, []*entryGroup{g}, jobs)
+		c.handOver(contract.Name)
+		return g.results, g.err
 	}
 	timer := time.NewTimer(c.timeout)
 	defer timer.Stop()
@@ -77,24 +87,41 @@ func (c *committer) push(ctx context.Context, destination string, jobs []*job.Jo
 	}
 }
 
-// enter lets the group wait, or says that too much waits already.
-func (c *committer) enter(destination string, g *entryGroup) error {
+// enter lets the group wait, or says that too much waits already. The first
+// has nothing to wait for and is to make its call.
+func (c *committer) enter(destination string, g *entryGroup) (first bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return &job.Error{Code: job.CodeUnavailable, Detail: "the enqueuer stops", Cause: errStopping}
+		return false, &job.Error{Code: job.CodeUnavailable, Detail: "the enqueuer stops", Cause: errStopping}
 	}
 	if c.jobs+len(g.jobs) > waitingJobs || c.bytes+g.bytes > waitingBytes {
-		return job.Errorf(job.CodeOverloaded, "%d jobs of %d bytes wait for the store already", c.jobs, c.bytes)
+		return false, job.Errorf(job.CodeOverloaded, "%d jobs of %d bytes wait for the store already", c.jobs, c.bytes)
 	}
 	c.jobs += len(g.jobs)
 	c.bytes += g.bytes
 	queued, running := c.lanes[destination]
-	c.lanes[destination] = append(queued, g)
 	if !running {
-		c.wait.Go(func() { c.serve(destination) })
+		g.begun = true
+		c.lanes[destination] = nil
+		c.wait.Add(1)
+		return true, nil
 	}
-	return nil
+	g.until, g.done = time.Now().Add(c.timeout), make(chan struct{})
+	c.lanes[destination] = append(queued, g)
+	return false, nil
+}
+
+// handOver lets a goroutine serve what gathered during the first call: its
+// caller has its answer and shall not wait for the others'.
+func (c *committer) handOver(destination string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.lanes[destination]) == 0 {
+		delete(c.lanes, destination)
+		return
+	}
+	c.wait.Go(func() { c.serve(destination) })
 }
 
 // leave is for a caller that waits no longer. A group whose call has not
@@ -123,9 +150,14 @@ func (c *committer) serve(destination string) {
 		if groups == nil {
 			return
 		}
-		results, err := c.call(destination, jobs)
-		c.answer(groups, results, err)
+		c.makeCall(destination, groups, jobs)
 	}
+}
+
+// makeCall asks the store and gives the answers.
+func (c *committer) makeCall(destination string, groups []*entryGroup, jobs []*job.Job) {
+	results, err := c.call(destination, groups[len(groups)-1].durable, jobs) // the latest is in force
+	c.answer(groups, results, err)
 }
 
 // take picks the groups of the next call, in order; nil when none is left,
@@ -143,11 +175,11 @@ func (c *committer) take(destination string) ([]*entryGroup, []*job.Job) {
 			queued[0] = nil // the array may live on; the bodies need not
 			continue
 		}
-		if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+g.bytes > callBytes) {
+		if len(jobs) > 0 && (len(jobs)+len(g.jobs) > callJobs || size+pushBytes(g.jobs) > callBytes) {
 			break
 		}
 		g.begun = true
-		groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+g.bytes
+		groups, jobs, size = append(groups, g), append(jobs, g.jobs...), size+pushBytes(g.jobs)
 		queued[0] = nil
 	}
 	if groups == nil {
@@ -182,7 +214,7 @@ func (c *committer) release(g *entryGroup) {
 }
 
 // call asks the store, for at most the timeout.
-func (c *committer) call(destination string, jobs []*job.Job) (results []queue.PushResult, err error) {
+func (c *committer) call(name string, d destination.Durability, jobs []*job.Job) (results []queue.PushResult, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			c.onPanic(reason)
@@ -191,7 +223,7 @@ func (c *committer) call(destination string, jobs []*job.Job) (results []queue.P
 	}()
 	ctx, cancel := context.WithTimeoutCause(c.base, c.timeout, errStoreSlow)
 	defer cancel()
-	results, err = c.store.Push(ctx, destination, jobs)
+	results, err = c.store.PushDurable(ctx, name, d, jobs)
 	if err != nil {
 		return nil, storeError(ctx, err)
 	}
@@ -211,7 +243,9 @@ func (c *committer) answer(groups []*entryGroup, results []queue.PushResult, err
 		}
 		g.err = err
 		c.release(g)
-		close(g.done)
+		if g.done != nil {
+			close(g.done)
+		}
 	}
 }
 
@@ -228,7 +262,7 @@ func split(jobs []*job.Job) [][]*job.Job {
 	var parts [][]*job.Job
 	start, size := 0, int64(0)
 	for i, j := range jobs {
-		n := int64(len(j.Request.Body))
+		n := queue.PushBytes(j)
 		if i > start && (i-start == callJobs || size+n > callBytes) {
 			parts = append(parts, jobs[start:i])
 			start, size = i, 0
@@ -240,6 +274,9 @@ func split(jobs []*job.Job) [][]*job.Job {
 	}
 	return parts
 }
+
+// pushBytes is what jobs count of callBytes.
+func pushBytes(jobs []*job.Job) int64 { return bodyBytes(jobs) + int64(len(jobs))*queue.JobBytes }
 
 func bodyBytes(jobs []*job.Job) int64 {
 	var n int64

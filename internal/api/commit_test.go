@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
 )
@@ -73,7 +75,7 @@ func TestPushesGatherWhileACallIsUnderWay(t *testing.T) {
 		ids := make(chan error, 500)
 		push := func() {
 			j := jobOf(1)
-			r, err := c.push(t.Context(), "bank", []*job.Job{j})
+			r, err := c.push(t.Context(), of("bank"), []*job.Job{j})
 			if err == nil && r[0].ID != j.ID {
 				err = fmt.Errorf("the result is of another job")
 			}
@@ -101,16 +103,38 @@ func TestPushesGatherWhileACallIsUnderWay(t *testing.T) {
 	})
 }
 
+// TestALonePushMakesItsOwnCall: no goroutine, and nothing left behind that the
+// next would have to wait for.
+func TestALonePushMakesItsOwnCall(t *testing.T) {
+	t.Parallel()
+	s := newFakeStore()
+	c := newCommitter(s, t.Context())
+	s.onPush = func() error {
+		if !strings.Contains(string(debug.Stack()), "TestALonePushMakesItsOwnCall") {
+			t.Error("another goroutine made the call")
+		}
+		return nil
+	}
+	for range 3 {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.lanes) != 0 || c.jobs != 0 || c.bytes != 0 {
+		t.Errorf("left behind: %d lanes, %d jobs, %d bytes", len(c.lanes), c.jobs, c.bytes)
+	}
+}
+
 func TestCallsAreBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		s.hold, s.began = make(chan struct{}), make(chan struct{}, 10)
 		c := newCommitter(s, t.Context())
-		go c.push(t.Context(), "bank", []*job.Job{jobOf(0)})
+		go c.push(t.Context(), of("bank"), []*job.Job{jobOf(0)})
 		<-s.began
-		for _, size := range []int{callBytes / 2, callBytes / 2, 1, callBytes + 1, 1, 1} {
-			go c.push(t.Context(), "bank", []*job.Job{jobOf(size)})
+		for _, size := range []int{callBytes/2 - queue.JobBytes, callBytes/2 - queue.JobBytes, 1, callBytes + 1, 1, 1} {
+			go c.push(t.Context(), of("bank"), []*job.Job{jobOf(size)})
 			synctest.Wait() // one after the other
 		}
 		close(s.hold)
@@ -128,7 +152,7 @@ func TestDestinationsDoNotWaitForEachOther(t *testing.T) {
 		s.hold, s.began = make(chan struct{}), make(chan struct{}, 10)
 		c := newCommitter(s, t.Context())
 		for _, name := range []string{"a", "b", "c"} {
-			go c.push(t.Context(), name, []*job.Job{jobOf(1)})
+			go c.push(t.Context(), of(name), []*job.Job{jobOf(1)})
 		}
 		synctest.Wait()
 		if len(s.began) != 3 {
@@ -149,7 +173,7 @@ func TestAnErrorAnswersAllItsCallers(t *testing.T) {
 		errs := make(chan error, 10)
 		for range 10 {
 			go func() {
-				_, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)})
+				_, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)})
 				errs <- err
 			}()
 		}
@@ -173,7 +197,7 @@ func TestAStoreThatHangs(t *testing.T) {
 		errs := make(chan error, 1000)
 		for range 1000 {
 			go func() {
-				_, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)})
+				_, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)})
 				errs <- err
 			}()
 		}
@@ -199,28 +223,37 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 		s.hold, s.began = make(chan struct{}), make(chan struct{}, 10)
 		c := newCommitter(s, context.Background())
 		ctx, cancel := context.WithCancel(t.Context())
-		errs := make(chan error, 3)
+		errs := make(chan error, 4)
 		push := func(ctx context.Context) {
-			_, err := c.push(ctx, "bank", []*job.Job{jobOf(1)})
+			_, err := c.push(ctx, of("bank"), []*job.Job{jobOf(1)})
 			errs <- err
 		}
-		go push(ctx) // under way when its caller leaves: it is stored
+		go push(ctx) // makes the call when its caller leaves: it is stored
 		<-s.began
 		go push(ctx) // still waiting: it is dropped
 		go push(t.Context())
 		synctest.Wait()
 		cancel()
-		for range 2 {
-			if err := <-errs; job.CodeOf(err) != job.CodeUnavailable {
-				t.Error(err)
-			}
+		if err := <-errs; job.CodeOf(err) != job.CodeUnavailable {
+			t.Error(err)
 		}
-		close(s.hold)
+		s.hold <- struct{}{}
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
+		<-s.began
+		ctx, cancel = context.WithCancel(t.Context())
+		go push(ctx)
 		synctest.Wait()
-		if len(s.jobs) != 2 || fmt.Sprint(s.calls) != "[1 1]" || c.jobs != 0 {
+		s.hold <- struct{}{}
+		<-s.began // and now it is under way, made by a goroutine
+		cancel()
+		if err := errors.Join(<-errs, <-errs); job.CodeOf(err) != job.CodeUnavailable {
+			t.Error(err)
+		}
+		close(s.hold)
+		synctest.Wait()
+		if len(s.jobs) != 3 || fmt.Sprint(s.calls) != "[1 1 1]" || c.jobs != 0 || len(c.lanes) != 0 {
 			t.Errorf("%d jobs, calls %v, %d waiting", len(s.jobs), s.calls, c.jobs)
 		}
 	})
@@ -249,15 +282,15 @@ func testWaiting(t *testing.T, size, groups, jobs int) {
 			list[i] = jobOf(size)
 		}
 		for range groups {
-			go c.push(t.Context(), "bank", list)
+			go c.push(t.Context(), of("bank"), list)
 		}
 		synctest.Wait()
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeOverloaded {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeOverloaded {
 			t.Errorf("one more than may wait: %v", err)
 		}
 		close(s.hold)
 		synctest.Wait()
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); err != nil {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); err != nil {
 			t.Errorf("when all are gone: %v", err)
 		}
 	})
@@ -268,7 +301,7 @@ type oddStore struct {
 	push func() ([]queue.PushResult, error)
 }
 
-func (s oddStore) Push(context.Context, string, []*job.Job) ([]queue.PushResult, error) {
+func (s oddStore) PushDurable(context.Context, string, destination.Durability, []*job.Job) ([]queue.PushResult, error) {
 	return s.push()
 }
 
@@ -281,12 +314,12 @@ func TestAnOddStoreIsNoEnd(t *testing.T) {
 	} {
 		c := newCommitter(oddStore{push}, t.Context())
 		for range 2 {
-			if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeInternal {
+			if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeInternal {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		c.close()
-		if _, err := c.push(t.Context(), "bank", []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeUnavailable {
+		if _, err := c.push(t.Context(), of("bank"), []*job.Job{jobOf(1)}); job.CodeOf(err) != job.CodeUnavailable {
 			t.Errorf("after close: %v", err)
 		}
 	}
@@ -300,7 +333,7 @@ func TestSplit(t *testing.T) {
 	}{
 		{nil, "[]"},
 		{make([]int, 2*callJobs+1), fmt.Sprint([]int{callJobs, callJobs, 1})},
-		{[]int{callBytes, 0, 1, callBytes + 1, 2}, "[2 1 1 1]"},
+		{[]int{callBytes - 2*queue.JobBytes, 0, 1, callBytes + 1, 2}, "[2 1 1 1]"},
 	}
 	for _, tc := range tests {
 		var jobs []*job.Job
@@ -315,4 +348,8 @@ func TestSplit(t *testing.T) {
 			t.Errorf("parts of %v, want %s", got, tc.want)
 		}
 	}
+}
+
+func of(name string) *destination.Contract {
+	return &destination.Contract{Name: name, Durability: destination.Memory}
 }

@@ -65,6 +65,15 @@ func startsWith(raw []byte, c byte) bool {
 	return len(raw) > 0 && raw[0] == c
 }
 
+// plain reads a JSON string, part of a document that is valid, in which
+// nothing is escaped: most are, and need no decoder.
+func plain(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' || bytes.IndexByte(raw, '\\') >= 0 {
+		return "", false
+	}
+	return string(raw[1 : len(raw)-1]), true
+}
+
 func isNull(raw []byte) bool { return string(raw) == "null" }
 
 // token escapes a name for a JSON pointer and bounds what is repeated of it.
@@ -74,21 +83,41 @@ func token(name string) string {
 
 // once visits the members that are not null and refuses repeated names.
 func (f *fieldErrors) once(at string, list []member, visit func(member)) {
-	seen := make(map[string]bool, len(list))
-	for _, m := range list {
-		if seen[m.name] {
+	seen := repeats(list)
+	for i, m := range list {
+		if seen(i) {
 			f.bad(at+token(m.name), "the name appears twice")
 			continue
 		}
-		seen[m.name] = true
 		if !isNull(m.value) {
 			visit(m)
 		}
 	}
 }
 
+// fewMembers are looked along faster than in a map.
+const fewMembers = 16
+
+// repeats tells, asked in order, whether a member has the name of one before it.
+func repeats(list []member) func(i int) bool {
+	if len(list) <= fewMembers {
+		return func(i int) bool {
+			return slices.ContainsFunc(list[:i], func(m member) bool { return m.name == list[i].name })
+		}
+	}
+	seen := make(map[string]bool, len(list))
+	return func(i int) bool {
+		before := seen[list[i].name]
+		seen[list[i].name] = true
+		return before
+	}
+}
+
 // text reads a JSON string.
 func (f *fieldErrors) text(at string, raw []byte) (string, bool) {
+	if s, ok := plain(raw); ok {
+		return s, true
+	}
 	var s string
 	if !startsWith(raw, '"') || json.Unmarshal(raw, &s) != nil {
 		f.bad(at, "give a string")

@@ -21,7 +21,7 @@ import (
 // entry is the outermost layer: every request gets an id and is counted, and
 // none ends the process.
 type entry struct {
-	mux     *http.ServeMux
+	mux     *directMux
 	origin  *http.CrossOriginProtection
 	metrics *metrics
 	log     *slog.Logger
@@ -33,21 +33,25 @@ type entry struct {
 func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	rec := &recorder{ResponseWriter: w}
-	c := &call{id: requestID(r), w: rec, producer: &producer{}, bodies: e.bodies}
+	c := &call{Context: r.Context(), id: requestID(r), w: rec, r: r, producer: nobody, bodies: e.bodies}
 	defer c.release()
-	r = r.WithContext(withCall(r.Context(), c))
-	c.r = r
 
-	rec.Header().Set("X-Request-Id", c.id)
-	rec.Header().Set("X-Content-Type-Options", "nosniff")
-	rec.Header().Set("Cache-Control", "no-store")
+	h := rec.Header()
+	h.Set("X-Request-Id", c.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
 
 	handler, route := e.route(r)
 	defer func() {
 		e.recovered(c, rec, recover())
 		e.metrics.request(route, r.Method, rec.status, time.Since(started), c)
 	}()
-	handler.ServeHTTP(rec, r)
+	if d, ok := handler.(found); ok {
+		d.serve(c, rec, d.destination)
+		return
+	}
+	c.r = r.WithContext(c)
+	handler.ServeHTTP(rec, c.r)
 }
 
 // route finds who answers and the pattern that names the request in metrics:
@@ -58,6 +62,9 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 	}
 	if err := e.origin.Check(r); err != nil {
 		return refuse(job.Errorf(job.CodeForbidden, "a page of another site may not call this API")), "cross_site"
+	}
+	if d, ok := e.mux.find(r); ok {
+		return d, d.route
 	}
 	// The mux would redirect these, and a redirected push loses its body.
 	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p && p != docsFolder {
@@ -113,7 +120,7 @@ func (e *entry) recovered(c *call, w *recorder, reason any) {
 	}
 	e.log.Error("request panicked", "request_id", c.id, "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
 	if w.status == 0 {
-		newProblem(c.r.Context(), job.Errorf(job.CodeInternal, "the request failed; its request_id is in the log")).write(w)
+		newProblem(c, job.Errorf(job.CodeInternal, "the request failed; its request_id is in the log")).write(w)
 	}
 }
 

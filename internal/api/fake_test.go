@@ -66,7 +66,7 @@ func newFakeStore() *fakeStore {
 	return &fakeStore{capacity: 100, keys: map[string]*job.Job{}, contract: testContract()}
 }
 
-func (s *fakeStore) Push(ctx context.Context, _ string, jobs []*job.Job) ([]queue.PushResult, error) {
+func (s *fakeStore) PushDurable(ctx context.Context, _ string, _ destination.Durability, jobs []*job.Job) ([]queue.PushResult, error) {
 	if s.began != nil {
 		s.began <- struct{}{}
 	}

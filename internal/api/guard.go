@@ -15,25 +15,34 @@ import (
 // one is needed.
 const scopeOf = "scopes"
 
-// guard finds out who calls and refuses what the key may not do. A
+// gate finds out who calls and refuses what the key may not do. A
 // destination outside the producer's patterns does not exist for it.
-func guard(keys *Keys, bad *badKeys) func(huma.Context, func(huma.Context)) {
-	return func(hc huma.Context, next func(huma.Context)) {
-		c := callOf(hc.Context())
-		if keys != nil {
-			p, err := identify(keys, bad, c.r)
-			if err != nil {
-				deny(c, err)
-				return
-			}
-			c.producer = p
+type gate struct {
+	keys *Keys // nil: everybody may do everything
+	bad  *badKeys
+}
+
+// admit notes the producer of the call, or says why it may not pass.
+func (g *gate) admit(c *call, needed []Scope, destination string) error {
+	if g.keys != nil {
+		p, err := identify(g.keys, g.bad, c.r)
+		if err != nil {
+			return err
 		}
-		if err := allowed(c.producer, hc.Operation(), hc.Param("destination")); err != nil {
-			deny(c, err)
-			return
-		}
-		next(hc)
+		c.producer = p
 	}
+	return allowed(c.producer, needed, destination)
+}
+
+// guard is the gate before what huma serves.
+func (g *gate) guard(hc huma.Context, next func(huma.Context)) {
+	c := callOf(hc.Context())
+	needed, _ := hc.Operation().Metadata[scopeOf].([]Scope)
+	if err := g.admit(c, needed, hc.Param("destination")); err != nil {
+		newProblem(hc.Context(), err).write(c.w)
+		return
+	}
+	next(hc)
 }
 
 // identify finds the producer by its key. Only wrong keys are counted: who
@@ -52,17 +61,12 @@ func identify(keys *Keys, bad *badKeys, r *http.Request) (*producer, error) {
 	return nil, bad.refusal(r)
 }
 
-func deny(c *call, err error) { newProblem(c.r.Context(), err).write(c.w) }
-
-func allowed(p *producer, op *huma.Operation, destination string) error {
-	needed, _ := op.Metadata[scopeOf].([]Scope)
-	names := make([]string, 0, len(needed))
-	ok := false
-	for _, s := range needed {
-		ok = ok || p.may(s)
-		names = append(names, string(s))
-	}
-	if !ok {
+func allowed(p *producer, needed []Scope, destination string) error {
+	if !slices.ContainsFunc(needed, p.may) {
+		names := make([]string, 0, len(needed))
+		for _, s := range needed {
+			names = append(names, string(s))
+		}
 		return job.Errorf(job.CodeForbidden, "the key needs the scope %s", strings.Join(names, " or "))
 	}
 	if destination != "" && !p.sees(destination) {

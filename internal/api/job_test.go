@@ -34,7 +34,7 @@ func TestBadFields(t *testing.T) {
 		{"escaped pointer", `{"a/b~c":1}`, job.CodeInvalid, "/a~1b~0c"},
 		{"twice", `{"tenant":"a","tenant":"b"}`, job.CodeInvalid, "/tenant"},
 		{"callback", `{"callback_url":"https://x.example"}`, job.CodeNotSupported, "/callback_url"},
-		{"email", `{"email":{}}`, job.CodeNotSupported, "/email"},
+		{"email", `{"email":{}}`, job.CodeInvalid, "/email"},
 		{"method", `{"method":"GE T"}`, job.CodeInvalid, "/method"},
 		{"small method", `{"method":"post"}`, job.CodeInvalid, "/method"},
 		{"connect", `{"method":"CONNECT"}`, job.CodeInvalid, "/method"},
@@ -96,7 +96,7 @@ func TestBadFields(t *testing.T) {
 		{"long metadata", `{"metadata":{"a":"` + strings.Repeat("v", 512) + `"}}`, job.CodeInvalid, "/metadata/a"},
 		{"metadata is a list", `{"metadata":[]}`, job.CodeInvalid, "/metadata"},
 		{"all at once", `{"priority":10,"email":{},"delay":"1","x":1}`, job.CodeInvalid, "/priority /email /delay /x"},
-		{"only parts not built", `{"email":{},"delay":"2h"}`, job.CodeNotSupported, "/email /delay"},
+		{"only parts not built", `{"callback_url":"https://x.example","delay":"2h"}`, job.CodeNotSupported, "/callback_url /delay"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,20 +81,40 @@ var defaultTypes = map[string]string{
 	"body_base64": "application/octet-stream",
 }
 
+// ofHTTP are the fields of a job that make an HTTP request.
+var ofHTTP = []string{"method", "path", "headers", "body", "body_text", "body_base64", "content_type"}
+
+// misplaced says why a field does not belong to a job of the destination.
+func misplaced(field string, smtp bool) string {
+	switch {
+	case smtp && slices.Contains(ofHTTP, field):
+		return "is for http destinations, and this one sends mail; give email"
+	case !smtp && field == "email":
+		return "is for smtp destinations, and this one sends HTTP requests; give body"
+	}
+	return ""
+}
+
 // checkBody sees that there is one body at most and that it has a type.
 func (d *jobDraft) checkBody() {
 	var way string
 	for _, name := range []string{"body", "body_text", "body_base64"} {
 		switch {
-		case !d.given[name]:
+		case !d.has(name):
 		case way != "":
 			d.bad("/"+name, "give only one of body, body_text and body_base64")
 		default:
 			way = name
 		}
 	}
+	if d.contract.SMTP != nil {
+		if !d.has("email") {
+			d.bad("/email", "is missing: the destination sends mail")
+		}
+		return
+	}
 	if way == "" {
-		if d.given["content_type"] {
+		if d.has("content_type") {
 			d.bad("/content_type", "there is no body to have a type")
 		}
 		return
@@ -166,10 +187,10 @@ func (d *jobDraft) readExpiresIn(at string, raw json.RawMessage) {
 // repeated push is judged as the first was.
 func (d *jobDraft) checkTimes() {
 	j := d.job
-	if d.given["delay"] && d.given["deliver_at"] {
+	if d.has("delay") && d.has("deliver_at") {
 		d.bad("/delay", "give only one of delay and deliver_at")
 	}
-	if d.given["expires_in"] && d.given["expires_at"] {
+	if d.has("expires_in") && d.has("expires_at") {
 		d.bad("/expires_in", "give only one of expires_in and expires_at")
 	}
 	if j.ExpiresIn > 0 && j.Delay >= j.ExpiresIn {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -25,6 +26,7 @@ type jobSchema struct {
 	BodyText       string            `json:"body_text,omitempty" doc:"Instead of body: text"`
 	BodyBase64     string            `json:"body_base64,omitempty" doc:"Instead of body: bytes"`
 	ContentType    string            `json:"content_type,omitempty" doc:"Of the body; the default is application/json, text/plain or application/octet-stream"`
+	Email          *emailSchema      `json:"email,omitempty" doc:"For smtp destinations, instead of method, path, headers and body"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255" doc:"Visible ASCII; the same as the Idempotency-Key header"`
 	Tenant         string            `json:"tenant,omitempty" maxLength:"128" doc:"Fairness key"`
 	Priority       int               `json:"priority,omitempty" minimum:"0" maximum:"9" default:"5" doc:"0 goes first"`
@@ -43,7 +45,7 @@ type jobDraft struct {
 	now      time.Time
 	contract *destination.Contract
 	job      *job.Job
-	given    map[string]bool
+	given    []string
 	keyError error
 }
 
@@ -56,6 +58,7 @@ var jobFields = map[string]func(d *jobDraft, at string, raw json.RawMessage){
 	"body_text":       (*jobDraft).readBodyText,
 	"body_base64":     (*jobDraft).readBodyBase64,
 	"content_type":    (*jobDraft).readContentType,
+	"email":           (*jobDraft).readEmail,
 	"idempotency_key": (*jobDraft).readKey,
 	"tenant":          (*jobDraft).readTenant,
 	"priority":        (*jobDraft).readPriority,
@@ -71,13 +74,12 @@ var jobFields = map[string]func(d *jobDraft, at string, raw json.RawMessage){
 // notBuilt are the fields of a job whose part is not built yet.
 var notBuilt = map[string]string{
 	"callback_url": "callbacks are not built yet",
-	"email":        "smtp targets are not built yet",
 }
 
 // parseJob reads one job from raw, which must be valid JSON. The error holds
 // every problem at once.
 func parseJob(raw []byte, producer string, c *destination.Contract, now time.Time) (*job.Job, error) {
-	d := &jobDraft{now: now, contract: c, given: map[string]bool{}, job: &job.Job{
+	d := &jobDraft{now: now, contract: c, job: &job.Job{
 		ID: job.NewID(), Destination: c.Name, Producer: producer, Priority: job.DefaultPriority, CreatedAt: now,
 	}}
 	list, ok := members(raw)
@@ -85,6 +87,7 @@ func parseJob(raw []byte, producer string, c *destination.Contract, now time.Tim
 		d.bad("", "a job is a JSON object")
 		return nil, invalid(d.fieldErrors)
 	}
+	d.given = make([]string, 0, len(list))
 	d.once("", list, d.read)
 	d.checkBody()
 	d.checkTimes()
@@ -100,17 +103,23 @@ func parseJob(raw []byte, producer string, c *destination.Contract, now time.Tim
 	return d.job, nil
 }
 
+func (d *jobDraft) has(name string) bool { return slices.Contains(d.given, name) }
+
 func tooLarge(format string, args ...any) error {
 	return job.Errorf(job.CodeTooLarge, format, args...)
 }
 
 func (d *jobDraft) read(m member) {
-	at := token(m.name)
-	if read, ok := jobFields[m.name]; ok {
-		d.given[m.name] = true
-		read(d, at, m.value)
+	if why := misplaced(m.name, d.contract.SMTP != nil); why != "" {
+		d.bad(token(m.name), "%s", why)
 		return
 	}
+	if read, ok := jobFields[m.name]; ok {
+		d.given = append(d.given, m.name)
+		read(d, "/"+m.name, m.value) // a name of ours needs no escape
+		return
+	}
+	at := token(m.name)
 	if why, ok := notBuilt[m.name]; ok {
 		d.unsupported(at, "%s", why)
 		return
@@ -223,7 +232,7 @@ func (d *jobDraft) readPriority(at string, raw json.RawMessage) {
 const minTimeout = 100 * time.Millisecond
 
 func (d *jobDraft) readTimeout(at string, raw json.RawMessage) {
-	if t, ok := d.duration(at, raw, minTimeout, d.contract.Target.Timeout); ok {
+	if t, ok := d.duration(at, raw, minTimeout, d.contract.Timeout()); ok {
 		d.job.Timeout = t
 	}
 }

@@ -32,12 +32,32 @@ type metrics struct {
 	mu     sync.Mutex
 	max    int
 	labels map[string]*label
+	other  *label // of all the others
 	now    func() time.Time
+
+	answers sync.Map // answerKey to *answerSeries
 }
 
-// label is the destination label that a destination has for itself.
+// label is a value of the destination label, and the series that each push needs.
 type label struct {
-	missing time.Time // since when lists do not name it; zero: they do
+	name     string
+	missing  time.Time // since when lists do not name it; zero: they do
+	taken    prometheus.Counter
+	repeated prometheus.Counter
+}
+
+// answerKey is what tells requests apart. Each of its parts is of a closed list,
+// or names a producer of the keys file.
+type answerKey struct {
+	route, method, producer string
+	status                  int
+}
+
+// answerSeries are the series of one kind of answer: finding them by their
+// labels costs more than counting.
+type answerSeries struct {
+	requests, producers prometheus.Counter
+	duration            prometheus.Observer
 }
 
 // goneAfter is how long a destination must be missing before its series go: a
@@ -70,38 +90,37 @@ func newMetrics(reg prometheus.Registerer, maxDestinations int) (*metrics, error
 			return nil, fmt.Errorf("register the door's metrics: %w", err)
 		}
 	}
-	m.create(others)
+	m.other = m.create(others)
 	return m, nil
 }
 
 // create makes the counters of a destination at zero, so that the first
 // increase is seen as one.
-func (m *metrics) create(destination string) {
-	m.taken.WithLabelValues(destination)
-	m.repeated.WithLabelValues(destination)
+func (m *metrics) create(destination string) *label {
 	for _, code := range []job.Code{job.CodeQueueFull, job.CodeQueueBytesFull, job.CodeTenantShareFull, job.CodeOverloaded, job.CodeUnavailable, job.CodeInvalid} {
 		m.refused.WithLabelValues(destination, string(code))
 	}
+	return &label{name: destination, taken: m.taken.WithLabelValues(destination), repeated: m.repeated.WithLabelValues(destination)}
 }
 
 // count gives f the destination's own label, for the first few that exist. It
 // holds the lock, so that no series comes back behind keep.
-func (m *metrics) count(destination string, f func(label string)) {
+func (m *metrics) count(destination string, f func(*label)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f(m.label(destination))
 }
 
-func (m *metrics) label(destination string) string {
-	if m.labels[destination] != nil {
-		return destination
+func (m *metrics) label(destination string) *label {
+	if l := m.labels[destination]; l != nil {
+		return l
 	}
 	if len(m.labels) >= m.max {
-		return others
+		return m.other
 	}
-	m.labels[destination] = &label{}
-	m.create(destination)
-	return destination
+	l := m.create(destination)
+	m.labels[destination] = l
+	return l
 }
 
 // keep drops the series of destinations that no longer exist.
@@ -125,15 +144,15 @@ func (m *metrics) keep(exists func(name string) bool) {
 }
 
 func (m *metrics) accepted(destination string) {
-	m.count(destination, func(label string) { m.taken.WithLabelValues(label).Inc() })
+	m.count(destination, func(l *label) { l.taken.Inc() })
 }
 
 func (m *metrics) replayed(destination string) {
-	m.count(destination, func(label string) { m.repeated.WithLabelValues(label).Inc() })
+	m.count(destination, func(l *label) { l.repeated.Inc() })
 }
 
 func (m *metrics) rejected(destination string, code job.Code) {
-	m.count(destination, func(label string) { m.refused.WithLabelValues(label, string(code)).Inc() })
+	m.count(destination, func(l *label) { m.refused.WithLabelValues(l.name, string(code)).Inc() })
 }
 
 // rejectedUnknown counts a push to a destination that may not exist.
@@ -147,8 +166,19 @@ func (m *metrics) request(route, method string, status int, took time.Duration, 
 	if !slices.Contains(countedMethods, method) {
 		method = others
 	}
-	code := strconv.Itoa(cmp.Or(status, 200))
-	m.requests.WithLabelValues(route, method, code).Inc()
-	m.durations.WithLabelValues(route).Observe(took.Seconds())
-	m.producers.WithLabelValues(cmp.Or(c.producer.name, "none"), code).Inc()
+	s := m.answer(answerKey{route, method, cmp.Or(c.producer.name, "none"), cmp.Or(status, 200)})
+	s.requests.Inc()
+	s.duration.Observe(took.Seconds())
+	s.producers.Inc()
+}
+
+func (m *metrics) answer(k answerKey) *answerSeries {
+	if s, ok := m.answers.Load(k); ok {
+		return s.(*answerSeries) //nolint:forcetypeassert // nothing else is stored
+	}
+	code := strconv.Itoa(k.status)
+	s := &answerSeries{requests: m.requests.WithLabelValues(k.route, k.method, code), duration: m.durations.WithLabelValues(k.route),
+		producers: m.producers.WithLabelValues(k.producer, code)}
+	m.answers.Store(k, s)
+	return s
 }

@@ -80,9 +80,9 @@ func TestDestinationLabelsAreBounded(t *testing.T) {
 	}
 	labels := map[string]bool{}
 	for i := range 10 {
-		labels[m.label(fmt.Sprint(i))] = true
+		labels[m.label(fmt.Sprint(i)).name] = true
 	}
-	if len(labels) != 4 || !labels[others] || m.label("0") != "0" {
+	if len(labels) != 4 || !labels[others] || m.label("0").name != "0" {
 		t.Errorf("%v", labels)
 	}
 }

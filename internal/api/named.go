@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
 )
@@ -26,8 +27,8 @@ func (s namedStore) back(name string, err error) error {
 		Detail: "the destination is in the enqueuer's file and not in the store yet, or not any longer; it is being applied"}
 }
 
-func (s namedStore) Push(ctx context.Context, name string, jobs []*job.Job) ([]queue.PushResult, error) {
-	r, err := s.Store.Push(ctx, name, jobs)
+func (s namedStore) PushDurable(ctx context.Context, name string, d destination.Durability, jobs []*job.Job) ([]queue.PushResult, error) {
+	r, err := s.Store.PushDurable(ctx, name, d, jobs)
 	return r, s.back(name, err)
 }
 

@@ -31,6 +31,7 @@ func openAPIConfig(version string) huma.Config {
 // schemaNames are the names that clients see, where our types have others.
 var schemaNames = map[string]string{
 	"JobSchema": "Job", "BatchSchema": "Batch", "ReasonSchema": "Reason",
+	"EmailSchema": "Email", "AttachmentSchema": "Attachment",
 	"JobView": "JobStatus", "AttemptView": "Attempt", "ResponseView": "Response",
 	"DestinationView": "Destination", "SourceView": "Source", "LiveView": "Live", "Filled": "Effective",
 	"ResolveSchema": "Resolve", "FilterSchema": "Filter", "RedriveSchema": "Redrive", "PurgeSchema": "Purge",

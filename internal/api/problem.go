@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -30,6 +29,7 @@ type problem struct {
 	Retryable    bool           `json:"retryable" doc:"Whether the same request may succeed later"`
 	RequestID    string         `json:"request_id"`
 	RetryAfterMS int64          `json:"retry_after_ms,omitempty" doc:"With 429 and 503"`
+	ID           job.ID         `json:"id,omitempty" doc:"With durability_unconfirmed: the job, which is kept"`
 	Errors       []problemField `json:"errors,omitempty" doc:"Every problem with the request at once"`
 
 	headers http.Header
@@ -70,7 +70,7 @@ func problemOf(e *job.Error) *problem {
 	p := &problem{
 		Type: "urn:tundish:problem:" + string(e.Code), Title: e.Code.Title(), Status: status,
 		Detail: e.Detail, Code: e.Code, Retryable: e.Code.Retryable(), headers: http.Header{},
-		Errors: fieldsOf(e),
+		Errors: fieldsOf(e), ID: e.Job,
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		wait := atLeastMS(e.RetryAfter)
@@ -113,9 +113,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	for name, values := range p.headers {
 		w.Header()[name] = values
 	}
-	w.Header().Set("Content-Type", problemType)
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the caller is gone if this fails
+	writeJSON(w, p.Status, problemType, p)
 }
 
 // invalid makes one error of all field errors; nil when there are none. Only

@@ -202,7 +202,7 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 func TestSlowBodyIsGivenUp(t *testing.T) {
 	t.Parallel()
 	c := &call{w: &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}, r: newRequest(http.MethodPost, bankJobs, timeoutReader{})}
-	_, _, err := readBody(withCall(t.Context(), c), 100, typeJSON)
+	_, _, err := readBody(c, 100, typeJSON)
 	if job.CodeOf(err) != job.CodeMalformed || !strings.Contains(err.Error(), "did not arrive") {
 		t.Errorf("%v", err)
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -16,10 +17,10 @@ type DestinationPath struct {
 	Destination string `path:"destination" doc:"Name of the destination" example:"bank"`
 }
 
+// pushInput describes the parameters of a push to readers. headerKey reads the
+// header, because an empty one is an error that a string cannot tell from none.
 type pushInput struct {
 	DestinationPath
-	// Declared for readers; headerKey reads it, because an empty header is an
-	// error that a string cannot tell from none.
 	IdempotencyKey string `header:"Idempotency-Key" doc:"1 to 255 visible characters, quoted or bare; a repeated key makes no second job"`
 }
 
@@ -29,6 +30,15 @@ type pushOutput struct {
 	JobID    string `header:"Tundish-Job-Id"`
 	Replayed string `header:"Idempotent-Replayed"`
 	Body     accepted
+}
+
+func (o *pushOutput) write(w http.ResponseWriter) {
+	h := w.Header()
+	o.set(h)
+	h.Set("Location", o.Location)
+	h.Set("Tundish-Job-Id", o.JobID)
+	setGiven(h, "Idempotent-Replayed", o.Replayed)
+	writeJSON(w, http.StatusAccepted, typeJSON, &o.Body)
 }
 
 // accepted is the answer to a job that was taken.
@@ -43,8 +53,8 @@ type accepted struct {
 	StatusURL       string    `json:"status_url"`
 }
 
-func (a *API) push(ctx context.Context, in *pushInput) (*pushOutput, error) {
-	contract, err := a.contract(ctx, in.Destination)
+func (a *API) push(ctx context.Context, name string) (output, error) {
+	contract, err := a.contract(ctx, name)
 	if err != nil {
 		a.metrics.rejectedUnknown(job.CodeOf(err))
 		return nil, newProblem(ctx, err)
@@ -62,7 +72,7 @@ func (a *API) pushOne(ctx context.Context, contract *destination.Contract) (*pus
 	if err != nil {
 		return nil, err
 	}
-	results, err := a.commit.push(ctx, contract.Name, []*job.Job{j})
+	results, err := a.commit.push(ctx, contract, []*job.Job{j})
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +157,10 @@ func (a *API) verdict(c *destination.Contract, r queue.PushResult) error {
 	switch r.Verdict {
 	case queue.Accepted:
 		a.metrics.accepted(c.Name)
-		return nil
+		return unconfirmedJob(c, r)
 	case queue.Replayed:
 		a.metrics.replayed(c.Name)
-		return nil
+		return unconfirmedJob(c, r)
 	}
 	code, ok := refusedCodes[r.Verdict]
 	if !ok {
@@ -168,12 +178,20 @@ func (a *API) verdict(c *destination.Contract, r queue.PushResult) error {
 	return &refusal{err: e, quota: quotaOf(r.Capacity, r.Depth, e.RetryAfter)}
 }
 
+// unconfirmedJob is told of a job that Redis holds and may yet forget.
+func unconfirmedJob(c *destination.Contract, r queue.PushResult) error {
+	if !r.Unconfirmed {
+		return nil
+	}
+	return &job.Error{Code: job.CodeDurabilityUnconfirmed, Job: r.ID, RetryAfter: 2 * time.Second,
+		Detail: "Redis holds the job and did not confirm durability: " + string(c.Durability) + " in time; it may be sent. Repeat the request with the same Idempotency-Key to ask again"}
+}
+
 // pushProblem adds the RateLimit headers to a refusal.
 func (a *API) pushProblem(ctx context.Context, err error) error {
 	p := a.problem(ctx, err)
-	if r, ok := err.(*refusal); ok && r.quota.Policy != "" { //nolint:errorlint // made two calls up
-		p.headers.Set("RateLimit-Policy", r.quota.Policy)
-		p.headers.Set("RateLimit", r.quota.Limit)
+	if r, ok := err.(*refusal); ok { //nolint:errorlint // made two calls up
+		r.quota.set(p.headers)
 	}
 	return p
 }

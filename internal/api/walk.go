@@ -21,18 +21,27 @@ func members(raw []byte) ([]member, bool) {
 	if !w.open('{') {
 		return nil, false
 	}
-	var list []member
+	list := make([]member, 0, 4) // as many as most have
 	for w.more('}') {
-		var m member
-		if json.Unmarshal(w.value(), &m.name) != nil {
+		s, ok := name(w.value())
+		if !ok {
 			return nil, false
 		}
+		m := member{name: s}
 		w.space()
 		w.at++ // the colon
 		m.value = w.value()
 		list = append(list, m)
 	}
 	return list, true
+}
+
+// name reads the name of a member.
+func name(raw []byte) (s string, ok bool) {
+	if s, ok = plain(raw); ok {
+		return s, true
+	}
+	return s, json.Unmarshal(raw, &s) == nil
 }
 
 // elements lists an array's elements; false when raw is no array.
@@ -125,8 +134,13 @@ func (w *walker) nested() {
 }
 
 func (w *walker) space() {
-	for w.at < len(w.raw) && bytes.IndexByte([]byte(" \t\r\n"), w.raw[w.at]) >= 0 {
-		w.at++
+	for w.at < len(w.raw) {
+		switch w.raw[w.at] {
+		case ' ', '\t', '\r', '\n':
+			w.at++
+		default:
+			return
+		}
 	}
 }
 

@@ -221,7 +221,7 @@ func classLabels(lanes []queue.Lane) func(class string) string {
 // than a full queue takes at its rate: it is not the rate alone that it waits for.
 func isLate(l *queue.Lane) bool {
 	rate := l.Rate()
-	if l.State != "running" || rate <= 0 {
+	if l.Stopped() || rate <= 0 {
 		return false
 	}
 	return l.OldestAge > lateAfter && l.OldestAge.Seconds() > float64(l.Capacity)/rate
@@ -237,7 +237,7 @@ func usefulWorkers(lanes []queue.Lane, senders int) float64 {
 	busy := 0.0
 	for i := range lanes {
 		l := &lanes[i]
-		if l.State != "running" {
+		if l.State != queue.StateRunning {
 			continue
 		}
 		held := unmeasured

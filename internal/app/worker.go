@@ -16,7 +16,6 @@ import (
 
 	"tundish/internal/background"
 	"tundish/internal/bank"
-	"tundish/internal/deliver"
 	"tundish/internal/drain"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
@@ -108,8 +107,8 @@ func (w *Worker) start(ctx context.Context) error {
 		})
 		config.Record = writes
 	}
-	sender := deliver.New(deliver.Config{AllowPrivate: w.cfg.allow, MaxIdlePerTarget: w.cfg.concurrency})
-	w.clean.add("sender", sender.Close)
+	sender := newSenders(w.cfg.allow, w.cfg.concurrency)
+	w.clean.add("sender", sender.close)
 	wake := subscribe(db)
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes

@@ -224,6 +224,8 @@ var keptIn = []struct {
 	{"github.com/alicebob/miniredis", []string{"internal/app", "internal/redistest"}, true, "embedded Redis is for trying and for tests"},
 	{"github.com/redis/go-redis", []string{"internal/redisdb", "internal/queue", "internal/sharedbucket", "internal/idempotency",
 		"internal/background", "internal/app", "internal/redistest"}, true, "services reach Redis through a mechanism"},
+	{"github.com/wneessen/go-mail", []string{"internal/deliver/mail"}, false, "mails are put together and handed over in one place"},
+	{"github.com/emersion", nil, true, "for tests only: the other side of a mail"},
 	{"go.uber.org/goleak", []string{"internal/redistest"}, true, "for tests only"},
 	{"github.com/Shopify/toxiproxy", []string{"internal/redistest"}, false, "for tests only: links to Redis are made in one place"},
 	{"github.com/rs/zerolog", []string{"internal/redistest"}, false, "our programs log through slog"},

@@ -69,6 +69,7 @@ type Background struct {
 	turned  prometheus.Gauge
 	running context.Context // ends with Stop
 	cancel  context.CancelFunc
+	stop    chan struct{} // closed when it stops
 	wg      sync.WaitGroup
 
 	sweeping, operating trouble
@@ -80,7 +81,7 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 		cfg.Every = sweepEvery
 	}
 	b := &Background{cfg: cfg, queue: queueOf(cfg.Namespace), log: cfg.Logger.With("component", "background"), client: asynq.NewClientFromRedisClient(client),
-		planner: NewPlanner(cfg.Namespace, client)}
+		planner: NewPlanner(cfg.Namespace, client), stop: make(chan struct{})}
 	b.sweeping.failed, b.sweeping.over = "a sweep failed; the next one tries again", "sweeps go through again"
 	b.operating.failed, b.operating.over = "an operation does not go on; it is tried again", "operations go on again"
 	b.repairs = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tundish", Name: "sweep_repairs_total",
@@ -93,7 +94,7 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(b.repairs, b.turned)
 	}
-	b.server = asynq.NewServerFromRedisClient(client, asynq.Config{
+	b.server = asynq.NewServerFromRedisClient(calm{client, b.stop}, asynq.Config{
 		Concurrency: tasksAtOnce, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
 		Logger: newLogger(b.log), LogLevel: asynq.WarnLevel,
 	})
@@ -116,6 +117,7 @@ func (b *Background) Start() error {
 
 // Stop ends both; a task under way is taken up again by another worker.
 func (b *Background) Stop() {
+	close(b.stop)
 	b.cancel()
 	b.wg.Wait()
 	b.server.Shutdown()

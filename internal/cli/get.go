@@ -254,9 +254,13 @@ func (d *destinationDoc) source() string {
 
 func (d *destinationDoc) contract(t *table) {
 	e := d.Effective
-	http := e.Target.HTTP
 	t.field("class", "%s", e.Class)
-	t.field("target", "%s %s, timeout %s", http.Method, http.URL, http.Timeout)
+	if http := e.Target.HTTP; http != nil {
+		t.field("target", "%s %s, timeout %s", http.Method, http.URL, http.Timeout)
+	}
+	if smtp := e.Target.SMTP; smtp != nil {
+		t.field("target", "smtp %s:%d (tls %s) from %s, timeout %s", smtp.Host, smtp.Port, smtp.TLS, smtp.From, smtp.Timeout)
+	}
 	for _, l := range e.Limits {
 		burst := ""
 		if l.Burst > 0 {

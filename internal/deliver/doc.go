@@ -32,4 +32,9 @@
 // the destination closed in the meantime is noticed right before the write and
 // replaced; if the close is still on its way the bytes may have left, and the
 // outcome is connection_lost.
+//
+// # Other protocols
+//
+// A Line is a connection with the same gate and guard for what is not HTTP;
+// package mail sends over it.
 package deliver

@@ -24,7 +24,7 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 	if err := ready(c, g); err != nil {
 		if errors.Is(err, errStale) {
 			c.close()
-			return staleResult(c), c.gate.reused.Load()
+			return staleResult(c.gate), c.gate.reused.Load()
 		}
 		c.pool.put(c)
 		return notSent(err), false

@@ -7,7 +7,10 @@ import (
 	"syscall"
 )
 
-var errBlocked = errors.New("the address is not public")
+var (
+	errBlocked    = errors.New("the address is not public")
+	errNotPrivate = errors.New("without TLS only private addresses are dialled that --allow-private-targets names")
+)
 
 // notPublic lists what a destination may not resolve to. Ranges that carry an
 // IPv4 address inside are closed as a whole: what they lead to is decided by
@@ -65,6 +68,18 @@ func within(a netip.Addr, list []netip.Prefix) bool {
 		}
 	}
 	return false
+}
+
+// privateGuard lets pass what is not public and explicitly allowed.
+func privateGuard(allow []netip.Prefix) func(context.Context, string, string, syscall.RawConn) error {
+	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		a := ap.Addr().Unmap().WithZone("")
+		if err != nil || !within(a, allow) || !within(a, notPublic) {
+			return errNotPrivate
+		}
+		return nil
+	}
 }
 
 // guard checks the address that is really dialled, after every lookup, so that

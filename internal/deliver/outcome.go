@@ -58,8 +58,10 @@ func connectResult(ctx context.Context, err error) Result {
 }
 
 func connectOutcome(err error, handshake bool) (job.Outcome, string) {
-	if errors.Is(err, errBlocked) {
-		return job.OutcomeBlocked, errBlocked.Error()
+	for _, blocked := range []error{errBlocked, errNotPrivate} {
+		if errors.Is(err, blocked) {
+			return job.OutcomeBlocked, blocked.Error()
+		}
 	}
 	if d, ok := errors.AsType[*net.DNSError](err); ok {
 		return job.OutcomeDNS, "lookup " + d.Name + ": " + d.Err
@@ -101,36 +103,33 @@ func tlsText(err error) string {
 func failed(c *conn, g *pass, err error) (res Result, stale bool) {
 	started, wrote := g.written()
 	if !wrote {
-		why, asked := g.refusal()
-		switch {
-		case g.ctx.Err() != nil:
-			return notSent(context.Cause(g.ctx)), false
-		case errors.Is(why, errRefused):
-			return notSent(why), false
-		}
-		// The gate has spoken for this write; it is not asked for another.
-		return staleResult(c), c.gate.reused.Load() && !asked
+		return unwritten(c.gate, g)
 	}
 	res = Result{Wrote: true, StartedAt: started, Duration: since(started)}
 	res.Outcome, res.Error = lostOutcome(c, g, err)
 	return res, false
 }
 
+// unwritten is the outcome of an attempt of which no byte left.
+func unwritten(gate *gateConn, g *pass) (res Result, stale bool) {
+	why, asked := g.refusal()
+	switch {
+	case g.ctx.Err() != nil:
+		return notSent(context.Cause(g.ctx)), false
+	case errors.Is(why, errRefused):
+		return notSent(why), false
+	}
+	// The gate has spoken for this write; it is not asked for another.
+	return staleResult(gate), gate.reused.Load() && !asked
+}
+
 // lostOutcome names what happened after the request was, or may have been, written.
 func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
-	if g.ctx.Err() != nil {
-		switch cause := context.Cause(g.ctx); {
-		case errors.Is(cause, errNoAnswer):
-			return job.OutcomeTimeout, fmt.Sprintf("no answer within %v", g.timeout)
-		case errors.Is(cause, ErrStopped):
-			return job.OutcomeInterrupted, "cut off: " + ErrStopped.Error()
-		case errors.Is(cause, context.DeadlineExceeded):
-			return job.OutcomeTimeout, "no answer before the attempt's end"
-		}
-		return job.OutcomeInterrupted, "cut off before an answer"
+	if outcome, text, cut := cutOutcome(g); cut {
+		return outcome, text
 	}
 	if !g.answered.Load() {
-		return job.OutcomeReset, "no answer: " + lossText(err)
+		return lostBefore(err)
 	}
 	if strings.Contains(err.Error(), "response headers exceeded") {
 		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)
@@ -141,6 +140,27 @@ func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
 	}
 	// net/http quotes what it could not read, and that may quote our secrets.
 	return job.OutcomeInvalidReply, "the answer is not HTTP/1.1"
+}
+
+// cutOutcome names who ended an attempt, if it was us.
+func cutOutcome(g *pass) (outcome job.Outcome, text string, cut bool) {
+	if g.ctx.Err() == nil {
+		return "", "", false
+	}
+	switch cause := context.Cause(g.ctx); {
+	case errors.Is(cause, errNoAnswer):
+		return job.OutcomeTimeout, fmt.Sprintf("no answer within %v", g.timeout), true
+	case errors.Is(cause, ErrStopped):
+		return job.OutcomeInterrupted, "cut off: " + ErrStopped.Error(), true
+	case errors.Is(cause, context.DeadlineExceeded):
+		return job.OutcomeTimeout, "no answer before the attempt's end", true
+	}
+	return job.OutcomeInterrupted, "cut off before an answer", true
+}
+
+// lostBefore is the outcome of a connection that ended before an answer began.
+func lostBefore(err error) (job.Outcome, string) {
+	return job.OutcomeReset, "no answer: " + lossText(err)
 }
 
 func connectionBroke(err error) bool {
@@ -162,8 +182,8 @@ func lossText(err error) string {
 
 // staleResult is the outcome when the connection ended before the write: for a
 // kept one a matter of chance, for a fresh one the destination's doing.
-func staleResult(c *conn) Result {
-	if c.gate.reused.Load() {
+func staleResult(gate *gateConn) Result {
+	if gate.reused.Load() {
 		return notSent(errStale)
 	}
 	return Result{Outcome: job.OutcomeConnect, Error: errStale.Error()}
@@ -189,15 +209,17 @@ func statusText(status int) string {
 const maxErrorBytes = 200
 
 // short bounds a text and takes the control characters out of it.
-func short(s string) string {
+func short(s string) string { return shorten(s, maxErrorBytes) }
+
+func shorten(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, s)
-	if len(s) > maxErrorBytes {
-		s = strings.ToValidUTF8(s[:maxErrorBytes], "") + "…"
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

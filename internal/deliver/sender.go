@@ -179,7 +179,7 @@ func timeoutOf(a *Attempt) time.Duration {
 	if a.Timeout > 0 {
 		return a.Timeout
 	}
-	if t := a.Contract.Target.Timeout; t > 0 {
+	if t := a.Contract.Timeout(); t > 0 {
 		return t
 	}
 	return defaultTimeout

@@ -10,7 +10,8 @@ type Contract struct {
 	Class  string // name of the class it was made from; empty: none
 	Labels map[string]string
 
-	Target HTTPTarget
+	Target HTTPTarget  // where SMTP is nil
+	SMTP   *SMTPTarget // instead of Target
 	Limits []Limit
 
 	// Guard is the share of the window by which slots are spread further, so
@@ -21,8 +22,11 @@ type Contract struct {
 
 	Queue       Queue
 	Tenants     Tenants
+	Delivery    Delivery
+	Durability  Durability
 	Idempotency Idempotency
 	Retry       Retry
+	Breaker     Breaker
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
 }
@@ -97,12 +101,40 @@ const (
 	PrefixNone     Prefix = "none"
 )
 
+// Delivery says what becomes of a job of which nobody knows whether it arrived.
+type Delivery string
+
+// The ways of delivery.
+const (
+	AtLeastOnce Delivery = "at_least_once" // it is sent again
+	AtMostOnce  Delivery = "at_most_once"  // it becomes unknown, for a person to resolve
+)
+
+// Durability says what Redis must have done before an answer counts on it.
+type Durability string
+
+// What Redis can be asked for.
+const (
+	Memory  Durability = "memory"  // it has answered
+	Replica Durability = "replica" // a replica has it
+	AOF     Durability = "aof"     // its append-only file is on the disk
+)
+
 // Retry bounds the attempts of one job.
 type Retry struct {
-	MaxAttempts int
-	MaxAge      time.Duration // from the first attempt
-	MinBackoff  time.Duration
-	MaxBackoff  time.Duration
+	MaxAttempts   int
+	MaxAge        time.Duration // from the first attempt
+	MinBackoff    time.Duration
+	MaxBackoff    time.Duration
+	MaxRetryAfter time.Duration // that a destination may ask for
+	MaxThrottled  int           // answers "later" to one job
+}
+
+// Breaker stops sending to a destination that fails.
+type Breaker struct {
+	Failures   int           // in a row that open it; 0: never
+	OpenFor    time.Duration // the first time; doubled each time a probe fails
+	MaxOpenFor time.Duration
 }
 
 // Retention says how long what has ended is kept.
@@ -111,6 +143,14 @@ type Retention struct {
 	Dead        time.Duration
 	DeadMax     int64
 	Idempotency time.Duration
+}
+
+// Timeout bounds one attempt.
+func (c *Contract) Timeout() time.Duration {
+	if c.SMTP != nil {
+		return c.SMTP.Timeout
+	}
+	return c.Target.Timeout
 }
 
 // LongestWindow is the longest window of the limits.

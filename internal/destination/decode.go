@@ -43,15 +43,18 @@ func decode(v *value, p *problems, e extent) *Contract {
 	}
 	o.part = o.part || e == classless
 	c.Labels = labels(o)
-	c.Target = target(o.section("target"))
+	c.Target, c.SMTP = target(o.section("target"))
 	var shortest *value
 	c.Limits, shortest = limits(o)
 	c.Guard = guard(o, c.Limits, shortest)
 	c.MaxInFlight = int(o.whole("max_in_flight", defaultInFlight(c.Limits), 1, maxInFlight))
 	c.Queue = queue(o.section("queue"))
 	c.Tenants = tenants(o.section("tenants"))
+	c.Delivery = Delivery(o.choice("delivery", string(AtLeastOnce), string(AtLeastOnce), string(AtMostOnce)))
+	c.Durability = Durability(o.choice("durability", string(Memory), string(Memory), string(Replica), string(AOF)))
 	c.Idempotency = idempotency(o.section("idempotency"))
 	c.Retry = retry(o.section("retry"))
+	c.Breaker = breaker(o.section("breaker"))
 	c.Retention = retention(o.section("retention"))
 	c.Paused = o.flag("paused")
 	notBuilt(o)
@@ -65,13 +68,10 @@ func decode(v *value, p *problems, e extent) *Contract {
 // notBuilt names the parts of a contract that come later.
 func notBuilt(o *object) {
 	o.later("slots")
-	o.later("breaker")
 	o.later("callback")
 	o.later("verify")
 	o.later("learn_limits")
 	o.later("secrets")
-	o.later("delivery", "at_least_once")
-	o.later("durability", "memory")
 	adaptive := o.section("adaptive")
 	adaptive.later("enabled", "false")
 	adaptive.later("floor")
@@ -178,13 +178,22 @@ func idempotency(o *object) Idempotency {
 
 func retry(o *object) Retry {
 	defer o.close()
-	o.later("max_retry_after")
-	o.later("max_throttled")
 	return Retry{
-		MaxAttempts: int(o.whole("max_attempts", 8, 1, 1000)),
-		MaxAge:      quantity(o, durations, "max_age", day, time.Second, 366*day),
-		MinBackoff:  quantity(o, durations, "min_backoff", time.Second, 10*time.Millisecond, day),
-		MaxBackoff:  quantity(o, durations, "max_backoff", 10*time.Minute, 10*time.Millisecond, 30*day),
+		MaxAttempts:   int(o.whole("max_attempts", 8, 1, 1000)),
+		MaxAge:        quantity(o, durations, "max_age", day, time.Second, 366*day),
+		MinBackoff:    quantity(o, durations, "min_backoff", time.Second, 10*time.Millisecond, day),
+		MaxBackoff:    quantity(o, durations, "max_backoff", 10*time.Minute, 10*time.Millisecond, 30*day),
+		MaxRetryAfter: quantity(o, durations, "max_retry_after", time.Hour, time.Second, 30*day),
+		MaxThrottled:  int(o.whole("max_throttled", 20, 1, 1000)),
+	}
+}
+
+func breaker(o *object) Breaker {
+	defer o.close()
+	return Breaker{
+		Failures:   int(o.whole("failures", 10, 0, 100_000)),
+		OpenFor:    quantity(o, durations, "open_for", 10*time.Second, time.Second, day),
+		MaxOpenFor: quantity(o, durations, "max_open_for", 5*time.Minute, time.Second, 30*day),
 	}
 }
 

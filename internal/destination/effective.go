@@ -16,13 +16,15 @@ type Filled struct {
 	Durability  string            `json:"durability"`
 	Idempotency FilledIdempotency `json:"idempotency"`
 	Retry       FilledRetry       `json:"retry"`
+	Breaker     FilledBreaker     `json:"breaker"`
 	Retention   FilledRetention   `json:"retention"`
 	Paused      bool              `json:"paused"`
 }
 
-// FilledTarget is the target of a Filled contract.
+// FilledTarget is the target of a Filled contract: one of the two.
 type FilledTarget struct {
-	HTTP FilledHTTP `json:"http"`
+	HTTP *FilledHTTP `json:"http,omitempty"`
+	SMTP *FilledSMTP `json:"smtp,omitempty"`
 }
 
 // FilledHTTP is an HTTP target. A header is a text, or a list when its name is repeated.
@@ -69,10 +71,19 @@ type FilledIdempotency struct {
 
 // FilledRetry bounds the attempts of a job.
 type FilledRetry struct {
-	MaxAttempts int    `json:"max_attempts"`
-	MaxAge      string `json:"max_age"`
-	MinBackoff  string `json:"min_backoff"`
-	MaxBackoff  string `json:"max_backoff"`
+	MaxAttempts   int    `json:"max_attempts"`
+	MaxAge        string `json:"max_age"`
+	MinBackoff    string `json:"min_backoff"`
+	MaxBackoff    string `json:"max_backoff"`
+	MaxRetryAfter string `json:"max_retry_after"`
+	MaxThrottled  int    `json:"max_throttled"`
+}
+
+// FilledBreaker is when sending stops to a destination that fails.
+type FilledBreaker struct {
+	Failures   int    `json:"failures"`
+	OpenFor    string `json:"open_for"`
+	MaxOpenFor string `json:"max_open_for"`
 }
 
 // FilledRetention says how long what has ended is kept.
@@ -89,7 +100,7 @@ func Effective(c *Contract) Filled {
 		Name:        c.Name,
 		Class:       c.Class,
 		Labels:      c.Labels,
-		Target:      FilledTarget{HTTP: filledHTTP(c.Target)},
+		Target:      filledTarget(c),
 		Limits:      filledLimits(c.Limits),
 		Guard:       FormatShare(c.Guard),
 		MaxInFlight: c.MaxInFlight,
@@ -102,14 +113,21 @@ func Effective(c *Contract) Filled {
 			WhenPaused:      string(c.Queue.WhenPaused),
 		},
 		Tenants:     FilledTenants{Share: FormatShare(c.Tenants.Share), Weights: c.Tenants.Weights},
-		Delivery:    "at_least_once",
-		Durability:  "memory",
+		Delivery:    string(c.Delivery),
+		Durability:  string(c.Durability),
 		Idempotency: FilledIdempotency{Header: c.Idempotency.Header, Prefix: string(c.Idempotency.Prefix)},
 		Retry: FilledRetry{
-			MaxAttempts: c.Retry.MaxAttempts,
-			MaxAge:      FormatDuration(c.Retry.MaxAge),
-			MinBackoff:  FormatDuration(c.Retry.MinBackoff),
-			MaxBackoff:  FormatDuration(c.Retry.MaxBackoff),
+			MaxAttempts:   c.Retry.MaxAttempts,
+			MaxAge:        FormatDuration(c.Retry.MaxAge),
+			MinBackoff:    FormatDuration(c.Retry.MinBackoff),
+			MaxBackoff:    FormatDuration(c.Retry.MaxBackoff),
+			MaxRetryAfter: FormatDuration(c.Retry.MaxRetryAfter),
+			MaxThrottled:  c.Retry.MaxThrottled,
+		},
+		Breaker: FilledBreaker{
+			Failures:   c.Breaker.Failures,
+			OpenFor:    FormatDuration(c.Breaker.OpenFor),
+			MaxOpenFor: FormatDuration(c.Breaker.MaxOpenFor),
 		},
 		Retention: FilledRetention{
 			Finished:    FormatDuration(c.Retention.Finished),

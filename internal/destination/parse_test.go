@@ -76,9 +76,13 @@ func TestDefaults(t *testing.T) {
 		MaxInFlight: 100,
 		Queue: Queue{Capacity: 10000, MaxBytes: 256 << 20, MaxJobBytes: 256 << 10, MaxHistoryBytes: 1 << 30,
 			Aging: 10 * time.Second, WhenPaused: Accept},
+		Delivery:    AtLeastOnce,
+		Durability:  Memory,
 		Idempotency: Idempotency{Header: "Idempotency-Key", Prefix: PrefixProducer},
-		Retry:       Retry{MaxAttempts: 8, MaxAge: 24 * time.Hour, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute},
-		Retention:   Retention{Finished: time.Hour, Dead: 720 * time.Hour, DeadMax: 10000, Idempotency: 24 * time.Hour},
+		Retry: Retry{MaxAttempts: 8, MaxAge: 24 * time.Hour, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute,
+			MaxRetryAfter: time.Hour, MaxThrottled: 20},
+		Breaker:   Breaker{Failures: 10, OpenFor: 10 * time.Second, MaxOpenFor: 5 * time.Minute},
+		Retention: Retention{Finished: time.Hour, Dead: 720 * time.Hour, DeadMax: 10000, Idempotency: 24 * time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -93,9 +97,10 @@ func TestEveryField(t *testing.T) {
 	          {"rate":10,"per":"1m"}],
 	"guard":"1%","max_in_flight":7,
 	"queue":{"capacity":5,"max_bytes":"1MiB","max_job_bytes":"2KiB","max_history_bytes":"3MiB","aging":"0s","when_paused":"refuse"},
-	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_least_once","durability":"memory","adaptive":{"enabled":false},
+	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":false},
 	"idempotency":{"header":"X-Request-Id","prefix":"none"},
-	"retry":{"max_attempts":3,"max_age":"1h","min_backoff":"2s","max_backoff":"3s"},
+	"retry":{"max_attempts":3,"max_age":"1h","min_backoff":"2s","max_backoff":"3s","max_retry_after":"1m","max_throttled":7},
+	"breaker":{"failures":3,"open_for":"2s","max_open_for":"3s"},
 	"retention":{"finished":"2h","dead":"3d","dead_max":4,"idempotency":"5h"},"paused":true}`
 	want := &Contract{
 		Name: "bank", Class: "slow", Labels: map[string]string{"team": "pay"},
@@ -109,10 +114,14 @@ func TestEveryField(t *testing.T) {
 		Guard: 0.01, MaxInFlight: 7,
 		Queue:       Queue{Capacity: 5, MaxBytes: 1 << 20, MaxJobBytes: 2 << 10, MaxHistoryBytes: 3 << 20, WhenPaused: Refuse},
 		Tenants:     Tenants{Share: 0.5, Weights: map[string]float64{"m-17": 2.5}},
+		Delivery:    AtMostOnce,
+		Durability:  Replica,
 		Idempotency: Idempotency{Header: "X-Request-Id", Prefix: PrefixNone},
-		Retry:       Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: 2 * time.Second, MaxBackoff: 3 * time.Second},
-		Retention:   Retention{Finished: 2 * time.Hour, Dead: 72 * time.Hour, DeadMax: 4, Idempotency: 5 * time.Hour},
-		Paused:      true,
+		Retry: Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: 2 * time.Second, MaxBackoff: 3 * time.Second,
+			MaxRetryAfter: time.Minute, MaxThrottled: 7},
+		Breaker:   Breaker{Failures: 3, OpenFor: 2 * time.Second, MaxOpenFor: 3 * time.Second},
+		Retention: Retention{Finished: 2 * time.Hour, Dead: 72 * time.Hour, DeadMax: 4, Idempotency: 5 * time.Hour},
+		Paused:    true,
 	}
 	got := mustParse(t, []byte(doc))
 	if !reflect.DeepEqual(got, want) {
@@ -265,6 +274,8 @@ func TestRelations(t *testing.T) {
 		{`"retry":{"min_backoff":"20m"}`, "/retry/min_backoff", "retry.min_backoff (20m) must not be above retry.max_backoff (10m by default)"},
 		{`"retry":{"min_backoff":"20s","max_backoff":"10s"}`, "/retry/min_backoff", "retry.min_backoff (20s) must not be above retry.max_backoff (10s)"},
 		{`"retry":{"max_age":"5s"}`, "/retry/max_age", "target.http.timeout (10s by default) must not be above retry.max_age (5s)"},
+		{`"breaker":{"open_for":"10m"}`, "/breaker/open_for", "breaker.open_for (10m) must not be above breaker.max_open_for (5m by default)"},
+		{`"delivery":"at_most_once"`, "/delivery", "delivery: at_most_once needs durability: replica or aof; with memory Redis may forget that a job was sent"},
 		{`"queue":{"max_bytes":"128KiB"}`, "/queue/max_bytes", "queue.max_job_bytes (256KiB by default) must not be above queue.max_bytes (128KiB)"},
 	} {
 		doc := strings.TrimSuffix(plainBank, "}") + "," + test.doc + "}"
@@ -279,7 +290,6 @@ func TestRelations(t *testing.T) {
 func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	for path, values := range map[string][]string{
-		"target.smtp":               {`{}`, `{"host":"a"}`},
 		"target.http.sign":          {`{}`},
 		"target.http.auth":          {`{}`},
 		"target.http.tls":           {`{}`},
@@ -292,14 +302,9 @@ func TestNotBuilt(t *testing.T) {
 		"limits.0.every":            {`"day"`},
 		"limits.0.time_zone":        {`"Asia/Kolkata"`},
 		"slots":                     {`{}`},
-		"breaker":                   {`{}`},
 		"adaptive.enabled":          {`true`},
 		"adaptive.floor":            {`5`},
 		"callback":                  {`{}`},
-		"delivery":                  {`"at_most_once"`},
-		"durability":                {`"replica"`, `"aof"`},
-		"retry.max_retry_after":     {`"1h"`},
-		"retry.max_throttled":       {`20`},
 		"queue.scheduled":           {`10000`},
 		"verify":                    {`{}`},
 		"learn_limits":              {`true`},
@@ -318,10 +323,6 @@ func TestNotBuilt(t *testing.T) {
 			}
 		}
 	}
-	mail := []byte(`{"target":{"smtp":{"host":"a"}},"limits":[{"rate":1,"per":"1s"}]}`)
-	if _, _, err := ParseContract("mail", mail); job.CodeOf(err) != job.CodeNotSupported {
-		t.Errorf("an smtp target alone gives %v", err)
-	}
 	day := []byte(`{"target":{"http":{"url":"http://a"}},"limits":[{"algorithm":"fixed_window","rate":1,"every":"day"}]}`)
 	if _, _, err := ParseContract("bank", day); job.CodeOf(err) != job.CodeNotSupported {
 		t.Errorf("a calendar window gives %v", err)
@@ -330,12 +331,12 @@ func TestNotBuilt(t *testing.T) {
 
 func TestMixedProblemsAreInvalid(t *testing.T) {
 	t.Parallel()
-	_, _, err := ParseContract("bank", []byte(`{"breaker":{},"target":{"http":{"url":"ftp://a"}},"limits":[{"rate":1,"per":"1s"},{"rate":"x","per":5}],"ponies":1}`))
+	_, _, err := ParseContract("bank", []byte(`{"callback":{},"target":{"http":{"url":"ftp://a"}},"limits":[{"rate":1,"per":"1s"},{"rate":"x","per":5}],"ponies":1}`))
 	var got []string
 	for _, f := range fields(err) {
 		got = append(got, fmt.Sprint(f.Pointer, " ", f.Code))
 	}
-	want := []string{"/breaker not_supported", "/limits/1/per invalid", "/limits/1/rate invalid", "/ponies invalid", "/target/http/url invalid"}
+	want := []string{"/callback not_supported", "/limits/1/per invalid", "/limits/1/rate invalid", "/ponies invalid", "/target/http/url invalid"}
 	if job.CodeOf(err) != job.CodeInvalid || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v gives %v, want %v", err, got, want)
 	}

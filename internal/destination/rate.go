@@ -56,9 +56,9 @@ func Warnings(c *Contract) []string {
 			FormatShare(c.Guard), FormatDuration(c.ShortestWindow()), rate))
 	}
 	// Leases of a killed worker count until their deadline.
-	if need := rate * (c.Target.Timeout + timeoutGrace).Seconds() * 0.1; float64(c.MaxInFlight) < need {
+	if need := rate * (c.Timeout() + timeoutGrace).Seconds() * 0.1; float64(c.MaxInFlight) < need {
 		all = append(all, fmt.Sprintf("max_in_flight: %d may hold back the rate when requests are slow or a worker is killed; with a timeout of %s give at least %.0f",
-			c.MaxInFlight, FormatDuration(c.Target.Timeout), math.Ceil(need)))
+			c.MaxInFlight, FormatDuration(c.Timeout()), math.Ceil(need)))
 	}
 	if need := rate * c.Retention.Idempotency.Seconds() * keyBytes; need > float64(c.Queue.MaxHistoryBytes) {
 		all = append(all, fmt.Sprintf("retention.idempotency: at the full rate the keys of %s need about %.1f GiB; queue.max_history_bytes (%s) lets the oldest go earlier",

@@ -18,6 +18,12 @@ var bounds = []relation{
 	{"target.http.timeout", "retry.max_age", func(c *Contract) (bool, string, string) {
 		return c.Target.Timeout <= c.Retry.MaxAge, FormatDuration(c.Target.Timeout), FormatDuration(c.Retry.MaxAge)
 	}},
+	{"breaker.open_for", "breaker.max_open_for", func(c *Contract) (bool, string, string) {
+		return c.Breaker.OpenFor <= c.Breaker.MaxOpenFor, FormatDuration(c.Breaker.OpenFor), FormatDuration(c.Breaker.MaxOpenFor)
+	}},
+	{"target.smtp.timeout", "retry.max_age", func(c *Contract) (bool, string, string) {
+		return c.SMTP == nil || c.SMTP.Timeout <= c.Retry.MaxAge, FormatDuration(c.Timeout()), FormatDuration(c.Retry.MaxAge)
+	}},
 	{"queue.max_job_bytes", "queue.max_bytes", func(c *Contract) (bool, string, string) {
 		return c.Queue.MaxJobBytes <= c.Queue.MaxBytes, FormatSize(c.Queue.MaxJobBytes), FormatSize(c.Queue.MaxBytes)
 	}},
@@ -42,6 +48,15 @@ func relations(c *Contract, root *value, p *problems) {
 		p.invalid(at, "%s (%s) must not be above %s (%s)", r.field, given(was, field), r.other, given(bound, other))
 	}
 	idempotencyHeaderIsFree(c, root, p)
+	onceNeedsDurability(c, root, p)
+	mailKeyHeader(c, root, p)
+}
+
+// onceNeedsDurability: a start that Redis may forget is no proof that nothing was sent.
+func onceNeedsDurability(c *Contract, root *value, p *problems) {
+	if v := root.find("delivery"); v != nil && c.Delivery == AtMostOnce && c.Durability == Memory {
+		p.invalid(v, "delivery: at_most_once needs durability: replica or aof; with memory Redis may forget that a job was sent")
+	}
 }
 
 func given(s string, v *value) string {

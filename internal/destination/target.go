@@ -20,13 +20,13 @@ const (
 	defaultKeyHeader = "Idempotency-Key"
 )
 
-func target(o *object) HTTPTarget {
+func target(o *object) (HTTPTarget, *SMTPTarget) {
 	defer o.close()
-	o.later("smtp")
-	part := o.part || o.v.fields["smtp"] != nil
-	http := o.section("http")
-	http.part = http.part || part
-	return httpTarget(http)
+	if smtp := smtpTarget(o); smtp != nil {
+		o.get("http") // known, and refused beside smtp
+		return HTTPTarget{}, smtp
+	}
+	return httpTarget(o.section("http")), nil
 }
 
 func httpTarget(o *object) HTTPTarget {

@@ -67,8 +67,10 @@ func (s *instant) Turns(_ context.Context, _ string, turns []queue.Turn) []queue
 func (s *instant) Contract(context.Context, string) (*destination.Contract, int64, error) {
 	return s.contract, 1, nil
 }
-func (s *instant) Start(context.Context, string, []queue.Lease) ([]bool, error) { return nil, nil }
-func (s *instant) MarkFaulty(context.Context, string, int64) error              { return nil }
+func (s *instant) Start(context.Context, string, destination.Durability, []queue.Lease) ([]bool, error) {
+	return nil, nil
+}
+func (s *instant) MarkFaulty(context.Context, string, int64) error { return nil }
 
 func (s *instant) Send(context.Context, deliver.Attempt) deliver.Result {
 	return deliver.Result{Outcome: job.OutcomeDelivered, Wrote: true, StartedAt: time.Now()}
@@ -81,7 +83,7 @@ func BenchmarkLoop(b *testing.B) {
 		for _, perTurn := range []int{1, 10} {
 			b.Run(fmt.Sprintf("lanes=%d/jobs=%d", lanes, perTurn), func(b *testing.B) {
 				l := newLane("bench")
-				s := &instant{perTurn: perTurn, contract: l.contract, env: envelope("x"), results: make(chan int, 1024)}
+				s := &instant{perTurn: perTurn, contract: l.contract, env: envelope(), results: make(chan int, 1024)}
 				for i := range lanes {
 					s.lanes = append(s.lanes, fmt.Sprintf("lane-%d", i))
 				}

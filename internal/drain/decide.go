@@ -10,9 +10,6 @@ import (
 	"tundish/internal/queue"
 )
 
-// maxRetryAfter is the longest wait that a destination may ask for.
-const maxRetryAfter = time.Hour
-
 // decide turns the end of an attempt into what becomes of its job.
 func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result, random func() float64) queue.Result {
 	out := queue.Result{ID: g.ID, Token: g.Token, Outcome: string(res.Outcome), Bytes: len(g.Envelope)}
@@ -23,26 +20,74 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	}
 	note := queue.DecodeNote(g.History)
 	note.Add(record(g, res))
+	out.Health = healthOf(res.Outcome)
 	switch {
 	case class == job.Success:
 		out.Kind = queue.KindDelivered
+	case c.Delivery == destination.AtMostOnce && doubtful(res):
+		out.Kind, out.Counts = queue.KindUnknown, true
 	case res.Outcome == job.OutcomeInterrupted:
 		out.Kind = queue.KindReturn
-	case class == job.Permanent:
+	case class == job.Permanent, tooOld(c, g):
 		out.Kind, out.Counts = queue.KindDead, true
-	case g.Used+1 >= attempts(c, j), tooOld(c, g):
+	case class == job.Throttled:
+		throttle(c, g, res, &note, &out, random)
+	case g.Used+1 >= attempts(c, j):
 		out.Kind, out.Counts = queue.KindDead, true
 	default:
 		out.Kind, out.Counts = queue.KindRetry, true
-		out.Delay = max(backoff(c.Retry, g.Used+1, random()), min(res.RetryAfter, maxRetryAfter))
+		out.Delay = max(backoff(c.Retry, g.Used+1, random()), min(res.RetryAfter, c.Retry.MaxRetryAfter))
 	}
-	if out.Kind == queue.KindDelivered || out.Kind == queue.KindDead {
+	if out.Kind.Final() {
 		final := queue.FinalNote(j, note.Attempts)
 		final.Response, final.Redrives = res.Response, note.Redrives
 		note = *final
 	}
 	out.Note = note.Encode()
 	return out
+}
+
+// throttle takes "later" for an answer: it uses up no attempt, and the destination
+// cools down for as long as it asks, or for a back-off when it does not say.
+func throttle(c *destination.Contract, g *granted, res deliver.Result, note *queue.Note, out *queue.Result, random func() float64) {
+	out.Before = note.ThrottledAt
+	note.Throttled, note.ThrottledAt = note.Throttled+1, g.Slot
+	if note.Throttled >= c.Retry.MaxThrottled {
+		out.Kind, out.Outcome = queue.KindDead, reasonThrottled
+		return
+	}
+	out.Kind = queue.KindThrottled
+	out.Delay = min(res.RetryAfter, c.Retry.MaxRetryAfter)
+	if out.Delay <= 0 {
+		out.Delay = min(backoff(c.Retry, note.Throttled, random()), c.Retry.MaxRetryAfter)
+	}
+}
+
+// reasonThrottled is why a job ends that was told "later" too often.
+const reasonThrottled = "throttled_too_often"
+
+// doubtful says that a request left and may have done its work. An answer that
+// refuses it before (408, 425, 429, 503 with Retry-After, 4xx) leaves no doubt; a
+// 5xx does: the destination may have failed behind the work.
+func doubtful(res deliver.Result) bool {
+	return res.Wrote && (res.Outcome.Class() == job.Ambiguous || res.Outcome == job.OutcomeServerError)
+}
+
+// healthOf is what an outcome tells of the destination.
+func healthOf(o job.Outcome) queue.Health {
+	switch o.Class() {
+	case job.Success, job.Throttled:
+		return queue.HealthOK
+	case job.Permanent:
+		if o != job.OutcomeBadRequest { // that one never left
+			return queue.HealthOK
+		}
+	case job.Retry, job.Ambiguous:
+		if o != job.OutcomeInterrupted {
+			return queue.HealthBad
+		}
+	}
+	return queue.HealthNone
 }
 
 // record is the attempt as it is shown; its number counts every request that

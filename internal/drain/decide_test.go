@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,52 +16,122 @@ import (
 
 func half() float64 { return 0.5 }
 
-// TestDecideKnowsEveryOutcome goes through every outcome with attempts left,
-// with none left, and with a first attempt that lies too far back.
+func retries() destination.Retry {
+	return destination.Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute, MaxRetryAfter: time.Hour, MaxThrottled: 5}
+}
+
+// again is what becomes of a job whose attempt may be tried again.
+func again(o job.Outcome, used, tooOld bool) queue.Kind {
+	switch {
+	case tooOld, used && o.Class() != job.Throttled:
+		return queue.KindDead
+	case o.Class() == job.Throttled:
+		return queue.KindThrottled
+	}
+	return queue.KindRetry
+}
+
+// TestDecideKnowsEveryOutcome goes through every outcome in both ways of delivery,
+// with attempts left, with none left, and with a first attempt that lies too far back.
 func TestDecideKnowsEveryOutcome(t *testing.T) {
 	t.Parallel()
-	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute}}
+	doubt := []job.Outcome{job.OutcomeServerError, job.OutcomeInvalidReply, job.OutcomeReset, job.OutcomeTimeout, job.OutcomeTruncated, job.OutcomeInterrupted}
 	cases := []struct {
-		name  string
-		lease queue.Lease
-		retry queue.Kind // what becomes of an outcome that may be tried again
+		name         string
+		lease        queue.Lease
+		used, tooOld bool
 	}{
-		{"attempts left", queue.Lease{Used: 1, Sent: 1, Slot: 2e9, First: 1e9}, queue.KindRetry},
-		{"last attempt", queue.Lease{Used: 2, Sent: 2, Slot: 2e9, First: 1e9}, queue.KindDead},
-		{"too old", queue.Lease{Used: 1, Sent: 1, Slot: 5e9, First: 1e9}, queue.KindDead},
-		{"first attempt", queue.Lease{Slot: 5e9}, queue.KindRetry},
+		{"attempts left", queue.Lease{Used: 1, Sent: 1, Slot: 2e9, First: 1e9}, false, false},
+		{"last attempt", queue.Lease{Used: 2, Sent: 2, Slot: 2e9, First: 1e9}, true, false},
+		{"too old", queue.Lease{Used: 1, Sent: 1, Slot: 5e9, First: 1e9}, false, true},
+		{"first attempt", queue.Lease{Slot: 5e9}, false, false},
 	}
-	for _, tc := range cases {
-		for _, o := range job.Outcomes() {
-			t.Run(fmt.Sprintf("%s/%s", tc.name, o), func(t *testing.T) {
-				t.Parallel()
-				want := tc.retry
-				switch {
-				case o == job.OutcomeInterrupted:
-					want = queue.KindReturn
-				case o.Class() == job.Success:
-					want = queue.KindDelivered
-				case o.Class() == job.Permanent:
-					want = queue.KindDead
-				case o.Class() == job.Released:
-					want = queue.KindRelease
-				}
-				r := decide(c, &granted{Lease: tc.lease}, &job.Job{}, deliver.Result{Outcome: o, Wrote: true}, half)
-				if r.Kind != want {
-					t.Errorf("%s, want %s", r.Kind, want)
-				}
-				if counts := want == queue.KindRetry || want == queue.KindDead; r.Counts != counts {
-					t.Errorf("counts %v, want %v", r.Counts, counts)
-				}
-				if (r.Delay > 0) != (want == queue.KindRetry) {
-					t.Errorf("delay %s with %s", r.Delay, r.Kind)
-				}
-				note := queue.DecodeNote(r.Note)
-				if n := len(note.Attempts); want == queue.KindRelease && n != 0 || want != queue.KindRelease && n != 1 {
-					t.Errorf("%d attempts noted with %s", n, r.Kind)
-				}
-			})
+	for _, delivery := range []destination.Delivery{destination.AtLeastOnce, destination.AtMostOnce} {
+		c := &destination.Contract{Delivery: delivery, Retry: retries()}
+		for _, tc := range cases {
+			for _, o := range job.Outcomes() {
+				t.Run(fmt.Sprintf("%s/%s/%s", delivery, tc.name, o), func(t *testing.T) {
+					t.Parallel()
+					want := again(o, tc.used, tc.tooOld)
+					switch {
+					case delivery == destination.AtMostOnce && slices.Contains(doubt, o):
+						want = queue.KindUnknown
+					case o == job.OutcomeInterrupted:
+						want = queue.KindReturn
+					case o.Class() == job.Success:
+						want = queue.KindDelivered
+					case o.Class() == job.Permanent:
+						want = queue.KindDead
+					case o.Class() == job.Released:
+						want = queue.KindRelease
+					}
+					r := decide(c, &granted{Lease: tc.lease}, &job.Job{}, deliver.Result{Outcome: o, Wrote: true}, half)
+					if r.Kind != want {
+						t.Errorf("%s, want %s", r.Kind, want)
+					}
+					if counts := want == queue.KindRetry || want == queue.KindDead || want == queue.KindUnknown; r.Counts != counts {
+						t.Errorf("counts %v, want %v", r.Counts, counts)
+					}
+					if (r.Delay > 0) != (want == queue.KindRetry || want == queue.KindThrottled) {
+						t.Errorf("delay %s with %s", r.Delay, r.Kind)
+					}
+					note := queue.DecodeNote(r.Note)
+					if n := len(note.Attempts); want == queue.KindRelease && n != 0 || want != queue.KindRelease && n != 1 {
+						t.Errorf("%d attempts noted with %s", n, r.Kind)
+					}
+				})
+			}
 		}
+	}
+}
+
+// Before a byte left, at most once is no different.
+func TestAtMostOnceTriesAgainWhatNeverLeft(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Delivery: destination.AtMostOnce, Retry: retries()}
+	for _, o := range job.Outcomes() {
+		r := decide(c, &granted{Lease: queue.Lease{Slot: 5e9}}, &job.Job{}, deliver.Result{Outcome: o}, half)
+		if r.Kind == queue.KindUnknown {
+			t.Errorf("%s without a write: %s", o, r.Kind)
+		}
+	}
+}
+
+func TestOutcomesTellTheHealth(t *testing.T) {
+	t.Parallel()
+	none := []job.Outcome{job.OutcomeNotSent, job.OutcomeInterrupted, job.OutcomeBadRequest}
+	for _, o := range job.Outcomes() {
+		want := queue.HealthBad
+		switch o.Class() {
+		case job.Success, job.Permanent, job.Throttled:
+			want = queue.HealthOK
+		}
+		if slices.Contains(none, o) {
+			want = queue.HealthNone
+		}
+		if got := healthOf(o); got != want {
+			t.Errorf("%s: %q, want %q", o, got, want)
+		}
+	}
+}
+
+// TestThrottledUsesNoAttempt until it was told "later" too often.
+func TestThrottledUsesNoAttempt(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: retries()}
+	g := &granted{Lease: queue.Lease{Used: 2, Slot: 1000}}
+	for i := range 5 {
+		r := decide(c, g, &job.Job{}, deliver.Result{Outcome: job.OutcomeThrottled, Wrote: true, RetryAfter: 4 * time.Second}, half)
+		if i == 4 {
+			if r.Kind != queue.KindDead || r.Outcome != reasonThrottled {
+				t.Errorf("the fifth time: %s, %s", r.Kind, r.Outcome)
+			}
+			return
+		}
+		if before := int64(1000 * i); r.Kind != queue.KindThrottled || r.Delay != 4*time.Second || r.Counts || r.Before != before {
+			t.Errorf("time %d: %+v", i, r)
+		}
+		g.History, g.Slot = r.Note, int64(1000*(i+2))
 	}
 }
 
@@ -97,11 +168,15 @@ func TestJobOnlyLowersAttempts(t *testing.T) {
 
 func TestRetryAfterIsCapped(t *testing.T) {
 	t.Parallel()
-	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 5, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute}}
+	c := &destination.Contract{Retry: retries()}
 	for after, want := range map[time.Duration]time.Duration{0: 1500 * time.Millisecond, 30 * time.Second: 30 * time.Second, 10 * time.Hour: time.Hour} {
 		r := decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeServerError, Wrote: true, RetryAfter: after}, half)
 		if r.Delay != want {
 			t.Errorf("Retry-After %s: a delay of %s, want %s", after, r.Delay, want)
+		}
+		r = decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeThrottled, Wrote: true, RetryAfter: after}, half)
+		if r.Delay != want {
+			t.Errorf("throttled, Retry-After %s: a delay of %s, want %s", after, r.Delay, want)
 		}
 	}
 }

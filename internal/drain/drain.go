@@ -25,7 +25,7 @@ type Store interface {
 
 // Marks are the rarer writes of the drain.
 type Marks interface {
-	Start(ctx context.Context, lane string, leases []queue.Lease) ([]bool, error)
+	Start(ctx context.Context, lane string, d destination.Durability, leases []queue.Lease) ([]bool, error)
 	MarkFaulty(ctx context.Context, lane string, version int64) error
 }
 

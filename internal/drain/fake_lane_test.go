@@ -2,8 +2,6 @@ package drain
 
 import (
 	"cmp"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,18 +59,14 @@ func newLane(name string) *fakeLane {
 func (l *fakeLane) push(n int, now int64) {
 	for range n {
 		id := job.NewID()
-		j := &fakeJob{id: id, place: "ready", env: envelope(id)}
+		j := &fakeJob{id: id, place: "ready", env: envelope()}
 		l.jobs[id], l.order = j, append(l.order, j)
 	}
 	l.planEarlier(now, now)
 }
 
-// envelope is a stored job without a body; see queue's codec.
-func envelope(job.ID) []byte {
-	meta, _ := json.Marshal(map[string]any{"c": time.Now().UnixMilli()})
-	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(meta))), meta...)
-	return append([]byte(fmt.Sprintf("15%014d%016d%08d%022d00", 0, 0, len(body), 0)), body...)
-}
+// envelope is a stored job with neither meta data nor a body; see queue's codec.
+func envelope() []byte { return fmt.Appendf(nil, "25%014d|1|-|\x00\x00", 0) }
 
 func (l *fakeLane) in(place string) []*fakeJob {
 	var out []*fakeJob

@@ -243,7 +243,7 @@ func (s *fakeStore) Contract(_ context.Context, lane string) (c *destination.Con
 	return c, version, err
 }
 
-func (s *fakeStore) Start(_ context.Context, lane string, leases []queue.Lease) ([]bool, error) {
+func (s *fakeStore) Start(_ context.Context, lane string, _ destination.Durability, leases []queue.Lease) ([]bool, error) {
 	held := make([]bool, len(leases))
 	err := s.call("start", lane, func() seen {
 		for i, lease := range leases {

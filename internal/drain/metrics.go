@@ -22,6 +22,7 @@ type Metrics struct {
 	stale       *prometheus.CounterVec
 	held        *prometheus.CounterVec
 	throttled   *prometheus.CounterVec
+	breaker     *prometheus.CounterVec
 	clockSteps  prometheus.Counter
 	stateLost   prometheus.Counter
 	senders     prometheus.Gauge
@@ -73,6 +74,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		stale:       counter("stale_results_total", "Results refused because somebody else held the job.", "destination"),
 		held:        counter("limit_held_total", "Turns that left ready jobs in the queue because the next slot of this limit was too far off.", "destination", "limit", "mode"),
 		throttled:   counter("throttled_total", "Answers 429 and 503.", "destination"),
+		breaker:     counter("breaker_transitions_total", "Changes of the breaker.", "destination", "to"),
 		clockSteps:  prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tundish", Name: "clock_steps_total", Help: "Steps of Redis' clock seen."}),
 		stateLost:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tundish", Name: "state_lost_total", Help: "Lanes whose state was lost or whose server was replaced."}),
 		senders:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "senders", Help: "Senders of this process."}),
@@ -80,7 +82,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		limit:       defaultLabels, labels: map[string]*label{}, gone: map[string]time.Time{}, now: time.Now,
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.lateness, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled, m.clockSteps, m.stateLost, m.senders, m.sendersBusy)
+		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.lateness, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled, m.breaker, m.clockSteps, m.stateLost, m.senders, m.sendersBusy)
 	}
 	m.create(other)
 	m.held.WithLabelValues(other, other, enforce)
@@ -105,11 +107,14 @@ func (m *Metrics) create(destination string) {
 	for _, o := range usual {
 		m.attempts.WithLabelValues(destination, string(o), string(o.Class()))
 	}
-	for _, state := range []job.State{job.Delivered, job.Dead, job.Expired} {
+	for _, state := range []job.State{job.Delivered, job.Dead, job.Unknown, job.Expired} {
 		m.finished.WithLabelValues(destination, string(state))
 	}
 	for _, c := range []*prometheus.CounterVec{m.granted, m.slotsDead, m.stale, m.throttled} {
 		c.WithLabelValues(destination)
+	}
+	for to := range breakerTo {
+		m.breaker.WithLabelValues(destination, to)
 	}
 	for _, h := range []*prometheus.HistogramVec{m.duration, m.queueWait, m.lateness} {
 		h.WithLabelValues(destination)
@@ -166,7 +171,7 @@ func (m *Metrics) KeepSeries(exists func(name string) bool) {
 // drop removes the series of a destination and says how many there were.
 func (m *Metrics) drop(name string) (n int) {
 	of := prometheus.Labels{"destination": name}
-	for _, c := range []*prometheus.CounterVec{m.attempts, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled} {
+	for _, c := range []*prometheus.CounterVec{m.attempts, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled, m.breaker} {
 		n += c.DeletePartialMatch(of)
 	}
 	for _, h := range []*prometheus.HistogramVec{m.duration, m.queueWait, m.lateness} {
@@ -193,10 +198,18 @@ func (m *Metrics) limitLabel(destination, limit string) string {
 	return limit
 }
 
+// breakerTo names the changes of the breaker that a turn counts.
+var breakerTo = map[string]string{"open": queue.CountBreakerOpen, "probing": queue.CountBreakerProbing, "closed": queue.CountBreakerClosed}
+
 // turned counts what a turn says beside its leases and verdicts.
 func (m *Metrics) turned(label string, r *queue.TurnReply) {
 	if r.Held != "" {
 		m.held.WithLabelValues(label, m.limitLabel(label, r.Held), enforce).Inc()
+	}
+	for to, name := range breakerTo {
+		if n := r.Counted[name]; n > 0 {
+			m.breaker.WithLabelValues(label, to).Add(float64(n))
+		}
 	}
 	if n := r.Counted[queue.CountExpired]; n > 0 {
 		m.finished.WithLabelValues(label, string(job.Expired)).Add(float64(n))

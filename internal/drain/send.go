@@ -36,7 +36,7 @@ func (lp *loop) handOut(l *lane, r *queue.TurnReply) {
 	lp.d.cfg.Metrics.granted.WithLabelValues(l.label).Add(float64(len(r.Leases)))
 	for _, lease := range r.Leases {
 		l.myLast = max(l.myLast, lease.Slot)
-		if lease.Crashes > 0 {
+		if lease.Crashes > 0 || l.contract != nil && l.contract.Delivery == destination.AtMostOnce {
 			l.marks = redisdb.Monotonic()
 		}
 		g := granted{Lease: lease, epoch: r.Epoch, tolerance: r.Tolerance, timeout: r.Timeout}
@@ -149,7 +149,7 @@ func (a *attempt) run() queue.Result {
 	}
 	ctx, cancel := context.WithTimeoutCause(a.d.cut, a.until+timeout-redisdb.Monotonic(), context.DeadlineExceeded)
 	defer cancel()
-	if a.lease.Crashes > 0 && !a.markStarted(ctx) {
+	if (a.lease.Crashes > 0 || a.contract.Delivery == destination.AtMostOnce) && !a.markStarted(ctx) {
 		return release(a.lease.Lease)
 	}
 	a.d.cfg.Metrics.sendersBusy.Inc()
@@ -178,10 +178,11 @@ func (a *attempt) moment() time.Time {
 	return time.Now().Add(a.from - now)
 }
 
-// markStarted notes that the sending of a job begins whose worker was lost
-// before: should this worker be lost as well, it counts as a crash.
+// markStarted notes that the sending of a job begins that is sent at most once, or
+// whose worker was lost before: should this worker be lost as well, the one is
+// unknown and the other counts a crash. Without a confirmation nothing is sent.
 func (a *attempt) markStarted(ctx context.Context) bool {
-	held, err := a.d.marks.Start(ctx, a.lane.name, []queue.Lease{a.lease.Lease})
+	held, err := a.d.marks.Start(ctx, a.lane.name, a.contract.Durability, []queue.Lease{a.lease.Lease})
 	return err == nil && len(held) == 1 && held[0]
 }
 
@@ -211,7 +212,7 @@ func (a *attempt) observe(res deliver.Result, j *job.Job) {
 	m := a.d.cfg.Metrics
 	name := a.lane.label
 	m.attempts.WithLabelValues(name, string(res.Outcome), string(res.Outcome.Class())).Inc()
-	if res.HTTPStatus == http.StatusTooManyRequests || res.HTTPStatus == http.StatusServiceUnavailable {
+	if res.Outcome == job.OutcomeThrottled || res.HTTPStatus == http.StatusTooManyRequests || res.HTTPStatus == http.StatusServiceUnavailable {
 		m.throttled.WithLabelValues(name).Inc()
 	}
 	if res.Wrote {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
@@ -262,11 +263,18 @@ func (lp *loop) moment(shard int, t int64, now time.Duration) time.Duration {
 	return time.Duration(t+(lower+upper)/2) * time.Microsecond
 }
 
+// urgent says that a result must not wait for others: the lane has to cool down,
+// or what is not known of the job keeps it from ever being sent again.
+func (l *lane) urgent() bool {
+	return l.contract != nil && l.contract.Delivery == destination.AtMostOnce ||
+		slices.ContainsFunc(l.results, func(r queue.Result) bool { return r.Kind == queue.KindThrottled })
+}
+
 // flush lets results go alone unless a turn is planned soon.
 func (lp *loop) flush(l *lane, now time.Duration) {
 	switch {
 	case l.turning || len(l.results) == 0:
-	case len(l.results) >= flushAt, lp.stopping() && l.busy == 0:
+	case len(l.results) >= flushAt, l.urgent(), lp.stopping() && l.busy == 0:
 		l.group.agenda.hasten(l, now)
 	default:
 		l.group.agenda.hasten(l, now+flushWithin)

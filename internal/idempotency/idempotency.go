@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"hash"
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
@@ -21,7 +20,7 @@ import (
 var Lua string
 
 // NoKey stands in an envelope for a job without a key.
-const NoKey = "----------------------"
+const NoKey = "-"
 
 // HashLength is the length of a key hash and of a fingerprint as stored.
 const HashLength = 22
@@ -45,26 +44,25 @@ func KeyHash(producer, key string) string {
 	if key == "" {
 		return NoKey
 	}
-	h := sha256.New()
-	part(h, producer)
-	part(h, key)
-	return short(h)
+	sum := sha256.Sum256(part(part(nil, producer), key))
+	return short(sum[:])
 }
 
 // Fingerprint tells requests apart: tenant, method, path with query, content
 // type, headers in order and the bytes of the body. Priority, times and
 // metadata are not part of the request.
 func Fingerprint(j *job.Job) string {
-	h := sha256.New()
+	fields := make([]byte, 0, 256)
 	for _, s := range []string{j.Tenant, j.Request.Method, j.Request.Path, j.Request.ContentType} {
-		part(h, s)
+		fields = part(fields, s)
 	}
 	for _, header := range j.Request.Headers {
-		part(h, header.Name)
-		part(h, header.Value)
+		fields = part(part(fields, header.Name), header.Value)
 	}
-	part(h, string(j.Request.Body))
-	return short(h)
+	h := sha256.New()
+	h.Write(length(fields, len(j.Request.Body)))
+	h.Write(j.Request.Body)
+	return short(h.Sum(fields[:0]))
 }
 
 // Downstream is the key that the destination gets on every attempt: the
@@ -81,14 +79,9 @@ func Downstream(prefix destination.Prefix, j *job.Job) string {
 }
 
 // part adds one field with its length, so that no two lists of fields hash alike.
-func part(h hash.Hash, s string) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(s)))
-	h.Write(length[:])
-	h.Write([]byte(s))
-}
+func part(b []byte, s string) []byte { return append(length(b, len(s)), s...) }
+
+func length(b []byte, n int) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) } //nolint:gosec // of a length
 
 // short cuts a sum to 16 bytes: enough to tell 2^60 keys apart, and half the memory.
-func short(h hash.Hash) string {
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
-}
+func short(sum []byte) string { return base64.RawURLEncoding.EncodeToString(sum[:16]) }

@@ -104,3 +104,14 @@ func TestDownstream(t *testing.T) {
 		}
 	}
 }
+
+// Hashes are stored: those of a version before must be found again.
+func TestHashesAreAsTheyWere(t *testing.T) {
+	t.Parallel()
+	if h := KeyHash("shop", "order-77"); h != "zJtnjTEVWdhHswC0MQdYVA" {
+		t.Errorf("key hash %s", h)
+	}
+	if f := Fingerprint(request()); f != "GXKu21xGdys46rW6EekYEg" {
+		t.Errorf("fingerprint %s", f)
+	}
+}

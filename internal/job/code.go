@@ -41,6 +41,7 @@ const (
 	CodeOverloaded            Code = "overloaded"
 	CodeDestinationPaused     Code = "destination_paused"
 	CodeDestinationFaulty     Code = "destination_faulty"
+	CodeDurabilityUnconfirmed Code = "durability_unconfirmed"
 	CodeInternal              Code = "internal"
 )
 
@@ -80,6 +81,7 @@ var codes = map[Code]codeInfo{
 	CodeUnavailable:           {503, "Temporarily unavailable", true},
 	CodeOverloaded:            {503, "Too many pushes are waiting", true},
 	CodeDestinationPaused:     {503, "The destination is paused and refuses jobs", true},
+	CodeDurabilityUnconfirmed: {503, "The job is kept, but not known to be durable", true},
 	CodeDestinationFaulty:     {503, "The destination's stored contract is damaged", true},
 	CodeInternal:              {500, "Internal error", true},
 }
@@ -126,6 +128,7 @@ type Error struct {
 	Detail     string
 	Fields     []FieldError
 	RetryAfter time.Duration // with 429 and 503
+	Job        ID            // that is kept although the call failed; empty: none
 	Cause      error         // never shown to callers
 }
 

@@ -40,6 +40,8 @@ const (
 	OutcomeInterrupted    Outcome = "interrupted"      // cut by our own stop
 	OutcomeNotSent        Outcome = "not_sent"         // the slot was over before the first byte
 	OutcomeBadRequest     Outcome = "unsendable"       // the stored request cannot be built
+	OutcomeUnfinished     Outcome = "unfinished"       // smtp: ended before the mail was handed over, so nobody has it
+	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in
 )
 
 // classes is the table of outcomes; a test checks that it is complete.
@@ -65,6 +67,8 @@ var classes = map[Outcome]Class{
 	OutcomeInterrupted:    Ambiguous,
 	OutcomeNotSent:        Released,
 	OutcomeBadRequest:     Permanent,
+	OutcomeUnfinished:     Retry,
+	OutcomeAuth:           Retry, // a wrong password must not lose jobs
 }
 
 // Outcomes lists every outcome.

@@ -49,7 +49,7 @@ local function redrive(j, w, raw)
   local d, verdict = buried(j)
   if not d then return (verdict == 'live' or verdict == 'in_flight') and 'again' or verdict end
   local t = d.t
-  if not t or #d.env ~= 64 + #t.tenant + t.size then return 'unreadable' end
+  if not t or #d.env ~= string.find(d.env, '%z') + t.size then return 'unreadable' end
   if t.expiry > 0 and t.expiry <= raw then return 'expired' end
   if t.size > C.max_bytes then return 'too_large' end
   if w.depth >= w.capacity then return 'full' end

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tundish/internal/destination"
 )
 
 // acceptLarge pushes n jobs with bodies of size bytes.
@@ -39,8 +41,8 @@ func TestFitBoundsWhatATurnMoves(t *testing.T) {
 		"small":           {of(KindDead, MaxResults, 100), MaxResults},
 		"too many":        {of(KindDelivered, MaxResults+50, 1<<20), MaxResults},
 		"no body moves":   {of(KindRetry, 90, 1<<20), 90},
-		"large":           {of(KindDead, 10, 400<<10), 2},
-		"unknown as well": {of(KindUnknown, 10, 256<<10), 4},
+		"large":           {of(KindDead, 10, 390<<10), 2},
+		"unknown as well": {of(KindUnknown, 10, 256<<10), 3},
 		"larger alone":    {of(KindDead, 3, 2<<20), 1},
 		"large in front":  {append(of(KindDead, 1, 2<<20), of(KindDelivered, 5, 1<<20)...), 1},
 	} {
@@ -74,11 +76,11 @@ func TestCrashesOfLargeJobsAreBuriedInSteps(t *testing.T) {
 	t.Parallel()
 	b := openBench(t, "redis")
 	b.apply(perSecond(fast), `"queue":{"max_job_bytes":"1MiB"}`)
-	b.acceptLarge(5, 800<<10)
+	b.acceptLarge(5, 700<<10)
 	for crash := range 3 {
 		for leased := 0; leased < 5; {
 			r := b.turn(10)
-			if _, err := b.s.Start(t.Context(), b.lane, r.Leases); err != nil {
+			if _, err := b.s.Start(t.Context(), b.lane, destination.Memory, r.Leases); err != nil {
 				t.Fatal(err)
 			}
 			if leased += len(r.Leases); len(r.Leases) == 0 {
@@ -105,7 +107,7 @@ func TestLargeJobsGetLaterSlots(t *testing.T) {
 		least, most time.Duration // from now to the first slot
 	}{
 		"small":         {50, 1 << 10, 5 * time.Millisecond, 6 * time.Millisecond},
-		"a few hundred": {3, 300 << 10, 40 * time.Millisecond, 60 * time.Millisecond},
+		"a few hundred": {3, 250 << 10, 30 * time.Millisecond, 50 * time.Millisecond},
 		"the largest":   {1, 4 << 20, 200 * time.Millisecond, 230 * time.Millisecond},
 		"beyond":        {1, 15 << 20, 395 * time.Millisecond, 400 * time.Millisecond}, // as a contract of old may allow
 	} {
@@ -142,7 +144,7 @@ func TestUnreadableLargeJobsArePutAsideInSteps(t *testing.T) {
 	b.accept(jobs...)
 	client := b.db.Client()
 	for _, j := range jobs {
-		client.HSet(t.Context(), b.key("jobs"), string(j.ID), "?"+strings.Repeat("x", 800<<10))
+		client.HSet(t.Context(), b.key("jobs"), string(j.ID), "?"+strings.Repeat("x", 700<<10))
 		client.HDel(t.Context(), b.key("tries"), string(j.ID))
 	}
 	b.pass(2 * time.Second)

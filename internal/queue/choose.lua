@@ -20,6 +20,13 @@ local function choose(n)
   return out
 end
 
+-- choose_probe is the next job, or the one behind it when that failed as a probe before.
+local function choose_probe(failed)
+  local two = choose(2)
+  if #two == 2 and two[1].id == failed then return {two[2]} end
+  return {two[1]}
+end
+
 local LIGHT = 131072 -- bytes of bodies that a reply carries in no time
 local CARRIED = 20 -- bytes per µs that a reply is taken to carry beyond that; a busy machine does
 
@@ -30,7 +37,7 @@ local function affordable(chosen)
   local bytes, n = 0, #chosen
   for i, c in ipairs(chosen) do
     local size = call('HSTRLEN', K.jobs, c.id)
-    if bytes + size > A.bytes and i > 1 then n = i - 1 break end
+    if bytes + size + i * JOB_BYTES > A.bytes and i > 1 then n = i - 1 break end
     bytes = bytes + size
   end
   return n, math.floor(math.max(0, bytes - LIGHT) / CARRIED)

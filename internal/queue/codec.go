@@ -1,11 +1,14 @@
 package queue
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"tundish/internal/job"
@@ -14,8 +17,6 @@ import (
 // A stored job is an envelope: a header that scripts read (envelope.lua) and a
 // body that they do not: the length of the meta data, the meta data, and the
 // request's body byte for byte.
-const headerFixed = 64
-
 // meta is what is stored of a job beside its body. Field names are part of the
 // stored format: add, never rename.
 type meta struct {
@@ -24,21 +25,28 @@ type meta struct {
 	Headers     []job.Header      `json:"h,omitempty"`
 	ContentType string            `json:"ct,omitempty"`
 	Key         string            `json:"k,omitempty"`
-	Downstream  string            `json:"dk,omitempty"`
+	Downstream  string            `json:"dk,omitempty"` // none: the key or the id
 	Producer    string            `json:"pr,omitempty"`
-	Created     int64             `json:"c"` // ms
+	Created     int64             `json:"c,omitempty"` // ms; none: the id's
 	Deliver     int64             `json:"d,omitempty"`
 	Timeout     int64             `json:"t,omitempty"` // ms
 	MaxAttempts int               `json:"a,omitempty"`
 	Metadata    map[string]string `json:"md,omitempty"`
 }
 
-// encodeBody makes the part of the envelope behind the header.
+// encodeBody makes the part of the envelope behind the header. What follows
+// from the job's id is left out: most jobs have no more than a path and a content type.
 func encodeBody(j *job.Job) ([]byte, error) {
 	m := meta{
 		Method: j.Request.Method, Path: j.Request.Path, Headers: j.Request.Headers, ContentType: j.Request.ContentType,
-		Key: j.IdempotencyKey, Downstream: j.DownstreamKey, Producer: j.Producer, Created: j.CreatedAt.UnixMilli(),
+		Key: j.IdempotencyKey, Producer: j.Producer,
 		Timeout: j.Timeout.Milliseconds(), MaxAttempts: j.MaxAttempts, Metadata: j.Metadata,
+	}
+	if ms := j.CreatedAt.UnixMilli(); ms != j.ID.Time().UnixMilli() {
+		m.Created = ms
+	}
+	if j.DownstreamKey != cmp.Or(j.IdempotencyKey, string(j.ID)) {
+		m.Downstream = j.DownstreamKey
 	}
 	if !j.DeliverAt.IsZero() {
 		m.Deliver = j.DeliverAt.UnixMilli()
@@ -49,8 +57,11 @@ func encodeBody(j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode job: %w", err)
 	}
-	out := make([]byte, 0, 4+len(head)+len(j.Request.Body))
-	out = binary.BigEndian.AppendUint32(out, uint32(len(head))) //nolint:gosec // bounded by the door's bounds on headers and metadata
+	if string(head) == "{}" {
+		head = nil
+	}
+	out := make([]byte, 0, binary.MaxVarintLen32+len(head)+len(j.Request.Body))
+	out = binary.AppendUvarint(out, uint64(len(head)))
 	out = append(out, head...)
 	return append(out, j.Request.Body...), nil
 }
@@ -73,22 +84,25 @@ func decode(lane string, id job.ID, envelope []byte, split split) (*job.Job, err
 	if err != nil {
 		return nil, err
 	}
-	if len(body) < 4 {
-		return nil, fmt.Errorf("envelope: no meta data")
-	}
-	n := int(binary.BigEndian.Uint32(body))
-	if n > len(body)-4 {
+	n, prefix := binary.Uvarint(body)
+	if prefix <= 0 || n > uint64(len(body)-prefix) {
 		return nil, fmt.Errorf("envelope: meta data of %d bytes in %d", n, len(body))
 	}
+	head, body := body[prefix:prefix+int(n)], body[prefix+int(n):] //nolint:gosec // bounded by the line above
 	var m meta
-	if err := json.Unmarshal(body[4:4+n], &m); err != nil {
-		return nil, fmt.Errorf("envelope: meta data: %w", err)
+	if len(head) > 0 {
+		if err := json.Unmarshal(head, &m); err != nil {
+			return nil, fmt.Errorf("envelope: meta data: %w", err)
+		}
 	}
 	j := &job.Job{
 		ID: id, Destination: lane, Producer: m.Producer, Tenant: tenant, Priority: int(envelope[1] - '0'),
-		CreatedAt: time.UnixMilli(m.Created).UTC(), Timeout: time.Duration(m.Timeout) * time.Millisecond,
-		MaxAttempts: m.MaxAttempts, IdempotencyKey: m.Key, DownstreamKey: m.Downstream, Metadata: m.Metadata,
-		Request: job.Request{Method: m.Method, Path: m.Path, Headers: m.Headers, ContentType: m.ContentType, Body: body[4+n:]},
+		CreatedAt: id.Time(), Timeout: time.Duration(m.Timeout) * time.Millisecond,
+		MaxAttempts: m.MaxAttempts, IdempotencyKey: m.Key, DownstreamKey: cmp.Or(m.Downstream, m.Key, string(id)), Metadata: m.Metadata,
+		Request: job.Request{Method: m.Method, Path: m.Path, Headers: m.Headers, ContentType: m.ContentType, Body: body},
+	}
+	if m.Created > 0 {
+		j.CreatedAt = time.UnixMilli(m.Created).UTC()
 	}
 	if m.Deliver > 0 {
 		j.DeliverAt = time.UnixMilli(m.Deliver).UTC()
@@ -99,32 +113,40 @@ func decode(lane string, id job.ID, envelope []byte, split split) (*job.Job, err
 	return j, nil
 }
 
+// orderEnds is where the order ends in a header: version 1, priority 1, order 14.
+const orderEnds = 16
+
 // splitEnvelope is splitHead for one that must be whole.
 func splitEnvelope(e []byte) (tenant string, expiry int64, body []byte, err error) {
-	tenant, expiry, body, err = splitHead(e)
-	if err != nil {
-		return "", 0, nil, err
+	tenant, expiry, size, body, err := splitHeader(e)
+	if err == nil && len(body) != size {
+		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the header, which says %d", len(body), size)
 	}
-	if size, err := strconv.Atoi(string(e[32:40])); err != nil || len(body) != size {
-		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the tenant, and the header says %.8q", len(body), e[32:40])
-	}
-	return tenant, expiry, body, nil
+	return tenant, expiry, body, err
 }
 
-// splitHead reads the header: version 1, priority 1, order 14, expiry 16,
-// size 8, key hash 22, tenant length 2 hex, tenant.
+// splitHead takes what there is of the body.
 func splitHead(e []byte) (tenant string, expiry int64, body []byte, err error) {
-	if len(e) < headerFixed || e[0] != '1' || e[1] < '0' || e[1] > '9' {
-		return "", 0, nil, fmt.Errorf("envelope: not of a known version")
+	tenant, expiry, _, body, err = splitHeader(e)
+	return tenant, expiry, body, err
+}
+
+// splitHeader reads the header: version, priority and order, then expiry or
+// nothing | size | key hash or - | tenant, NUL.
+func splitHeader(e []byte) (tenant string, expiry int64, size int, body []byte, err error) {
+	head, body, whole := bytes.Cut(e, []byte{0})
+	fields := strings.SplitN(string(head), "|", 4)
+	first := fields[0]
+	if !whole || len(fields) < 4 || len(first) < orderEnds || first[0] != '2' || first[1] < '0' || first[1] > '9' {
+		return "", 0, 0, nil, fmt.Errorf("envelope: not of a known version")
 	}
-	expiry, err1 := strconv.ParseInt(string(e[16:32]), 10, 64)
-	length, err2 := strconv.ParseUint(string(e[62:64]), 16, 8)
-	if err := errors.Join(err1, err2); err != nil {
-		return "", 0, nil, fmt.Errorf("envelope: header: %w", err)
+	var problem error
+	if first = first[orderEnds:]; first != "" {
+		expiry, problem = strconv.ParseInt(first, 10, 64)
 	}
-	body = e[headerFixed:]
-	if len(body) < int(length) {
-		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the header, and the tenant has %d", len(body), length)
+	size, err = strconv.Atoi(fields[1])
+	if err := errors.Join(problem, err); err != nil {
+		return "", 0, 0, nil, fmt.Errorf("envelope: header: %w", err)
 	}
-	return string(body[:length]), expiry, body[length:], nil
+	return fields[3], expiry, size, body, nil
 }

@@ -39,7 +39,7 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"guard_us", c.Tolerance().Microseconds(),
 		"cap", c.MaxInFlight,
 		"class", c.Class,
-		"timeout", c.Target.Timeout.Microseconds(),
+		"timeout", c.Timeout().Microseconds(),
 		"capacity", c.Queue.Capacity,
 		"max_bytes", c.Queue.MaxBytes,
 		"max_history", c.Queue.MaxHistoryBytes,
@@ -52,6 +52,9 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"keep_done", max(c.Retention.Finished, minDoneKept).Microseconds(),
 		"keep_dead", c.Retention.Dead.Microseconds(),
 		"dead_max", c.Retention.DeadMax,
+		"delivery", string(c.Delivery),
+		"durability", string(c.Durability),
+		"breaker", fmt.Sprintf("%d|%d|%d", c.Breaker.Failures, c.Breaker.OpenFor.Microseconds(), c.Breaker.MaxOpenFor.Microseconds()),
 	}, nil
 }
 
@@ -65,6 +68,9 @@ func compileLimits(limits []destination.Limit) string {
 
 // Apply stores a contract. It answers the destination as it stands afterwards.
 func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, error) {
+	if err := s.canBeDurable(ctx, r); err != nil {
+		return nil, false, err
+	}
 	verdict, effective, err := s.apply(ctx, r)
 	if err != nil {
 		return nil, false, err
@@ -91,6 +97,25 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 	}
 	d.EffectiveIn = effective
 	return d, verdict == "created", nil
+}
+
+// canBeDurable refuses a contract to which this Redis can never keep.
+func (s *Store) canBeDurable(ctx context.Context, r ApplyRequest) error {
+	if r.Contract.Durability != destination.AOF {
+		return nil
+	}
+	keys, err := s.db.Keys().Lane(r.Name)
+	if err != nil {
+		return noLane(r.Name)
+	}
+	can, err := s.db.CanSync(ctx, keys)
+	if err != nil || can {
+		return callerError(err)
+	}
+	e := job.Errorf(job.CodeInvalid, "the destination cannot be as durable as it asks")
+	e.Fields = []job.FieldError{{Pointer: "/durability", Code: job.CodeInvalid,
+		Detail: "durability: aof needs a Redis with appendonly yes, and before version 7.2 with appendfsync always"}}
+	return e
 }
 
 func (s *Store) apply(ctx context.Context, r ApplyRequest) (verdict string, effective time.Duration, err error) {

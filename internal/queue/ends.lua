@@ -1,6 +1,7 @@
 -- ends: how jobs leave the lane. A batch collects the writes of many jobs.
 local ended = 0 -- jobs that this call ended
-local MOST_BYTES = 1048576 -- of bodies that a mechanism reads or moves in one call; a larger one goes alone
+local MOST_BYTES = 819200 -- of bodies that a mechanism reads or moves in one call; a larger one goes alone
+local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
 local function new_batch()
   return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, keys = {}, tenants = {},

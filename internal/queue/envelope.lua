@@ -1,9 +1,10 @@
--- envelope: version 1, priority 1, order 14 hex, expiry 16, size 8, key hash 22,
--- tenant length 2 hex, tenant; then the body, which no script reads.
+-- envelope: version 1, priority 1, order 14 hex, then expiry or nothing | size | key hash
+-- or - | tenant NUL; then the body, which no script reads.
 -- tries: token|sent|used|crashes|first|slot|order|expiry|size|key|started|tenant NUL history:
 -- what settling needs, so that no body is read for it.
-local NO_KEY = string.rep('-', 22)
+local NO_KEY = '-'
 
+local function order_time(order) return tonumber(string.sub(order, 1, 7), 16) * 268435456 + tonumber(string.sub(order, 8), 16) end
 local function hex14(n) return string.format('%07x%07x', math.floor(n / 268435456), n % 268435456) end
 
 -- new_try is the record of a job that was never tried.
@@ -12,12 +13,11 @@ local function new_try(order, expiry, size, key, tenant)
     order = order, expiry = expiry, size = size, key = key, tenant = tenant}
 end
 
+local HEADER = '^2%d(' .. string.rep('%x', 14) .. ')(%d*)|(%d+)|([^|]+)|([^%z]*)%z'
 local function parse_header(env)
-  if not env or string.sub(env, 1, 1) ~= '1' then return nil end
-  local size, expiry = tonumber(string.sub(env, 33, 40)), tonumber(string.sub(env, 17, 32))
-  local length = tonumber(string.sub(env, 63, 64), 16)
-  if not (size and expiry and length) or #env < 64 + length then return nil end
-  return new_try(string.sub(env, 3, 16), expiry, size, string.sub(env, 41, 62), string.sub(env, 65, 64 + length))
+  local order, expiry, size, key, tenant = string.match(env or '', HEADER)
+  if not order then return nil end
+  return new_try(order, tonumber(expiry) or 0, tonumber(size), key, tenant)
 end
 
 local TRY = '^([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%x+)|(%d+)|(%d+)|([^|]+)|(%d)|([^%z]*)%z(.*)$'

@@ -47,6 +47,13 @@ local function first_members(tenant, from, n)
   return call('ZRANGEBYLEX', K.ready, '[' .. tenant .. '\0', '(' .. tenant .. '\1', 'LIMIT', from, n)
 end
 
+-- behind is the place behind a tenant's last ready job, or a job's own when that is behind it.
+local function behind(t)
+  local last = call('ZREVRANGEBYLEX', K.ready, '(' .. t.tenant .. '\1', '[' .. t.tenant .. '\0', 'LIMIT', 0, 1)[1]
+  local order = last and string.sub(last, -36, -23)
+  return order and order >= t.order and hex14(order_time(order) + 1) or t.order
+end
+
 -- drop_dry puts tenants without ready jobs aside, with what they have yet to
 -- wait for what they had.
 local function drop_dry(seen)

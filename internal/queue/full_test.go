@@ -10,19 +10,26 @@ import (
 	"tundish/internal/redistest"
 )
 
-// openFull is a bench on a server of its own, and what fills that server.
-func openFull(t *testing.T) (b *bench, fill func()) {
+// openOn opens a namespace of its own on a server.
+func openOn(t *testing.T, server *redistest.Server) *bench {
 	t.Helper()
-	server := redistest.Start(t)
 	db, err := redisdb.Open(context.Background(), redisdb.Config{Namespace: redistest.Namespace(t), URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	b = &bench{t: t, lane: "bank", db: db, s: New(db)}
+	b := &bench{t: t, lane: "bank", db: db, s: New(db)}
 	if b.keys, err = db.Keys().Lane(b.lane); err != nil {
 		t.Fatal(err)
 	}
+	return b
+}
+
+// openFull is a bench on a server of its own, and what fills that server.
+func openFull(t *testing.T) (b *bench, fill func()) {
+	t.Helper()
+	server := redistest.Start(t)
+	b = openOn(t, server)
 	return b, func() { server.Config(t, "maxmemory", "1") }
 }
 

@@ -1,5 +1,5 @@
 -- glance: which lanes of one shard a sweep has to mend or trim. Most of many have nothing to be done. Writes nothing.
--- KEYS: of each lane conf, state, jobs, tenantjobs, dead, doneends and idemends.
+-- KEYS: of each lane conf, state, tenantjobs, jobs, dead, doneends and idemends.
 -- ARGV[1] lanes  number of lanes
 -- Reply: the positions of those to be mended, from 1.
 local call, out = redis.call, {}
@@ -11,7 +11,7 @@ local function over(key)
   return first[2] and tonumber(first[2]) <= raw
 end
 
-local function needed(conf, state, jobs, tenantjobs, dead, doneends, idemends)
+local function needed(conf, state, tenantjobs, jobs, dead, doneends, idemends)
   if call('EXISTS', jobs, tenantjobs, dead, doneends, idemends) == 0 then return false end
   if call('EXISTS', jobs, tenantjobs, dead) > 0 or over(doneends) or over(idemends) then return true end
   local hist = tonumber(call('HGET', state, 'hist') or '') or 0

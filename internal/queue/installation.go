@@ -9,7 +9,7 @@ import (
 )
 
 // formatVersion is the version of what is stored. A process meets only what it can read.
-const formatVersion = 1
+const formatVersion = 2
 
 // Join makes sure that the namespace holds an installation and answers its id:
 // the one that is there, or fresh if there is none. Another id than before

@@ -8,7 +8,8 @@ end
 
 local function load_contract()
   fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
-    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max'}, C)
+    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',
+    'breaker', 'delivery', 'durability'}, C)
   if not C.version and not C.limits then return 'no_lane' end
   for _, n in ipairs({'version', 'gen', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history', 'share',
     'aging', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max'}) do
@@ -22,8 +23,8 @@ end
 
 local function load_state()
   fields(K.state, {'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
-    'faulty'}, S)
-  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order'}) do S[n] = finite(S[n]) or 0 end
+    'faulty', 'cool', 'good', 'breaker'}, S)
+  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order', 'cool', 'good'}) do S[n] = finite(S[n]) or 0 end
   S.planned = finite(S.planned)
 end
 

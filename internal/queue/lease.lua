@@ -1,6 +1,6 @@
 -- lease: up to A.want jobs, each with its slot. Answers the leases and why it stopped:
 -- empty, slot (the next slot is beyond the horizon, or for want of senders beyond half of it), cap, senders, more, none
--- (nothing was wanted).
+-- (nothing was wanted), held (by a cool-down or the breaker).
 -- A lease: id, token, slot, sent, used, crashes, first, history, envelope.
 
 -- sort_out parses the chosen jobs: those that may take a slot, and batches of
@@ -61,14 +61,17 @@ local function lease(list, now, raw)
   local room = C.cap - call('ZCARD', K.leased)
   if room <= 0 then return {}, 'cap' end
   if call('ZCARD', K.tenants) == 0 then return {}, 'empty' end
-  local before, want = snapshot(list), math.min(A.want, room)
-  local slots = grant(list, now, want)
+  local from, probing, failed = sends_from(now), is_probing()
+  if not from or from > now + A.horizon then return {}, 'held' end
+  local before, want, lead = snapshot(list), probing and 1 or math.min(A.want, room), math.max(A.lead, from - now)
+  local slots = grant(list, now, want, lead)
   local chosen = choose(#slots)
+  if #slots > 0 and probing then chosen = choose_probe(failed) end
   local n, carry = affordable(chosen)
   if #slots == 0 then return {}, 'slot' end
-  if carry > 0 and slots[1] < now + A.lead + carry then
+  if carry > 0 and slots[1] < now + lead + carry then
     restore(list, before)
-    slots = grant(list, now, n, math.min(A.lead + carry, MAX_HORIZON))
+    slots = grant(list, now, n, math.min(lead + carry, MAX_HORIZON))
     n = math.min(n, #slots)
     if n == 0 then return {}, 'slot' end
   end
@@ -78,6 +81,7 @@ local function lease(list, now, raw)
   if #good < #slots then regrant(list, before, slots, #good) end
   local out = grant_jobs(good, slots, list)
   if #good < n or n == 0 then drop_dry(tenants_of(chosen)) end
+  if probing and #out > 0 then send_probe(out[1][1]) return out, 'held' end
   if n < #chosen or #good < n then return out, 'more' end
   if #chosen < #slots then return out, 'empty' end
   if #slots < want then return out, 'slot' end

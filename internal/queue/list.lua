@@ -66,10 +66,10 @@ local function cut(text)
     local length, note = string.match(text, '^%a+|%d+|[^|]*|(%d+)|()')
     from = note and note - 1 + tonumber(length) or #text
   end
-  local tenant = tonumber(string.sub(text, from + 63, from + 64), 16)
-  if not tenant then return string.sub(text, 1, from) end
-  local a, b, c, d = string.byte(text, from + 65 + tenant, from + 68 + tenant)
-  return string.sub(text, 1, from + (d and 68 + tenant + ((a * 256 + b) * 256 + c) * 256 + d or 0))
+  local nul = string.find(text, '%z', from + 1)
+  if not nul then return string.sub(text, 1, from) end
+  local a, b, c, d = string.byte(text, nul + 1, nul + 4)
+  return string.sub(text, 1, d and nul + 4 + ((a * 256 + b) * 256 + c) * 256 + d or from)
 end
 
 local function list()

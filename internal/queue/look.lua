@@ -11,9 +11,10 @@ local function next_look(list, now, raw, paused, why)
   local t
   local function at(x) if x and (not t or x < t) then t = x end end
   if not paused then
-    if call('ZCARD', K.tenants) > 0 and call('ZCARD', K.leased) < C.cap then
-      if why == 'more' or why == 'senders' then at(now)
-      else at(earliest(list, now + A.lead) - A.horizon / 2) end
+    local from = sends_from(now)
+    if from and call('ZCARD', K.tenants) > 0 and call('ZCARD', K.leased) < C.cap then
+      if (why == 'more' or why == 'senders') and from <= now then at(now)
+      else at(earliest(list, math.max(now + A.lead, from)) - A.horizon / 2) end
     end
     at(first_score(K.waiting))
   end

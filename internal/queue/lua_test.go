@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/redisdb"
 )
@@ -79,7 +80,7 @@ func TestScriptsWithoutALane(t *testing.T) {
 			if r := b.turn(1, Result{ID: job.NewID(), Token: "w:1:1", Kind: KindDelivered}); r.Status != TurnNoLane || !slices.Equal(r.Verdicts, []string{"gone"}) {
 				t.Errorf("turn: %+v", r)
 			}
-			if held, err := b.s.Start(ctx, b.lane, []Lease{{ID: job.NewID(), Token: "x"}, {ID: job.NewID()}}); err != nil || !slices.Equal(held, []bool{false, false}) {
+			if held, err := b.s.Start(ctx, b.lane, destination.Memory, []Lease{{ID: job.NewID(), Token: "x"}, {ID: job.NewID()}}); err != nil || !slices.Equal(held, []bool{false, false}) {
 				t.Errorf("start: %v, %v", held, err)
 			}
 			if m, err := b.s.mend(ctx, b.lane); err != nil || m != (Repairs{}) {
@@ -119,7 +120,7 @@ func TestLifeOfALane(t *testing.T) {
 				t.Fatalf("turn: %+v", r)
 			}
 			checkLeases(t, r, jobs)
-			if held, err := b.s.Start(ctx, b.lane, []Lease{{ID: "nobody"}, r.Leases[0], {ID: r.Leases[1].ID, Token: "other"}}); err != nil ||
+			if held, err := b.s.Start(ctx, b.lane, destination.Memory, []Lease{{ID: "nobody"}, r.Leases[0], {ID: r.Leases[1].ID, Token: "other"}}); err != nil ||
 				!slices.Equal(held, []bool{false, true, false}) {
 				t.Errorf("start: %v, %v", held, err)
 			}

@@ -19,9 +19,9 @@ type Repairs struct {
 }
 
 const (
-	// glanceLanes is how many lanes one call glances at: it takes about half a
+	// glanceLanes is how many lanes one call glances at: it takes about a
 	// millisecond at most, and turns of others wait no longer.
-	glanceLanes = 50
+	glanceLanes = 100
 	namesPage   = 500
 )
 
@@ -98,32 +98,24 @@ func (s *Store) eachLanes(ctx context.Context, shard int, fn func(names []listed
 	}
 }
 
-// glancePlaces are the keys of a lane that the script looks at, in its order,
-// and heldPlaces those of them that a lane has which holds or remembers a job.
+// glanceKeys are the keys of a lane that the script looks at, in its order,
+// and heldKeys those of them that a lane has which holds or remembers a job.
 var (
-	glancePlaces = places([]string{"conf", "state", "jobs", "tenantjobs", "dead", "doneends", "idemends"})
-	heldPlaces   = glancePlaces[2:]
+	glanceKeys = []string{"conf", "state", "tenantjobs", "jobs", "dead", "doneends", "idemends"}
+	heldKeys   = glanceKeys[3:] // tenants are counted only while there are jobs
 )
 
 // sweep mends those of some lanes of a shard that need it.
 func (s *Store) sweep(ctx context.Context, names []listed, all *Repairs) error {
-	var keys, held, known []string
+	var held, known []string
 	var failed []error
 	for _, l := range names {
-		lane, err := s.db.Keys().Lane(l.name)
-		if err != nil {
-			continue // no script makes such a lane
-		}
 		if l.deleted {
 			failed = append(failed, s.mendInto(ctx, l.name, all))
 			continue
 		}
-		known = append(known, l.name)
-		for i, place := range glancePlaces {
-			keys = append(keys, lane[place])
-			if i >= len(glancePlaces)-len(heldPlaces) {
-				held = append(held, lane[place])
-			}
+		if keys, ok := s.db.Keys().Some(held, l.name, heldKeys); ok { // no script makes another
+			held, known = keys, append(known, l.name)
 		}
 	}
 	if len(known) == 0 {
@@ -133,6 +125,10 @@ func (s *Store) sweep(ctx context.Context, names []listed, all *Repairs) error {
 	n, err := s.db.Client().Exists(ctx, held...).Result()
 	if err != nil || n == 0 {
 		return errors.Join(append(failed, callerError(err))...)
+	}
+	var keys []string
+	for _, name := range known {
+		keys, _ = s.db.Keys().Some(keys, name, glanceKeys)
 	}
 	reply, err := s.db.Run(ctx, glanceScript, keys, len(known))
 	if err != nil {

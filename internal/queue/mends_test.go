@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/redisdb"
 	"tundish/internal/redistest"
@@ -294,7 +295,7 @@ func TestFullServerIsDrained(t *testing.T) {
 	}
 	leases := turn(2)
 	turn(1) // without anything to write but its next look
-	if held, err := s.Start(t.Context(), "bank", leases); err != nil || len(held) != 2 {
+	if held, err := s.Start(t.Context(), "bank", destination.Memory, leases); err != nil || len(held) != 2 {
 		t.Errorf("start: %v, %v", held, err)
 	}
 	turn(0, settleAll(leases[:1], KindDelivered)...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
@@ -284,7 +285,7 @@ func (m *model) start() {
 		}
 	}
 	m.note("start %d", len(leases))
-	held, err := m.b.s.Start(context.Background(), m.b.lane, leases)
+	held, err := m.b.s.Start(context.Background(), m.b.lane, destination.Memory, leases)
 	if err != nil {
 		m.fail("%v", err)
 	}

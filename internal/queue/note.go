@@ -11,10 +11,14 @@ import (
 // so far, at its end all that is shown of it later. Field names are part of
 // the stored format: add, never rename.
 type Note struct {
-	Redrives int               `json:"rd,omitempty"` // how often a person sent it again
-	Reason   string            `json:"rs,omitempty"` // of the person who resolved it
-	Attempts []job.Attempt     `json:"a,omitempty"`
-	Response *job.Response     `json:"r,omitempty"`
+	Redrives int           `json:"rd,omitempty"` // how often a person sent it again
+	Reason   string        `json:"rs,omitempty"` // of the person who resolved it
+	Attempts []job.Attempt `json:"a,omitempty"`
+	Response *job.Response `json:"r,omitempty"`
+	// How often the destination said "later" to the job, and in which slot last, µs.
+	Throttled   int   `json:"n,omitempty"`
+	ThrottledAt int64 `json:"na,omitempty"`
+
 	Producer string            `json:"pr,omitempty"`
 	Tenant   string            `json:"t,omitempty"`
 	Priority int               `json:"p,omitempty"`

@@ -30,6 +30,5 @@ local function pushed_at()
   if not best.id then return nil end
   local env = call('HSTRLEN', K.jobs, best.id) <= READABLE and call('HGET', K.jobs, best.id)
   local prio = tonumber(env and string.sub(env, 2, 2) or '') or 0
-  local order = best.order
-  return tonumber(string.sub(order, 1, 7), 16) * 268435456 + tonumber(string.sub(order, 8), 16) - prio * (tonumber(C.aging) or 0)
+  return order_time(best.order) - prio * (tonumber(C.aging) or 0)
 end

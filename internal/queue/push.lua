@@ -41,15 +41,16 @@ local function read_job(i, raw)
 end
 
 local function envelope(j)
-  return '1' .. int(j.prio) .. j.t.order .. string.format('%016.0f%08.0f', j.t.expiry, j.t.size) .. j.key ..
-    string.format('%02x', #j.t.tenant) .. j.t.tenant .. j.body
+  local t = j.t
+  return '2' .. int(j.prio) .. t.order .. (t.expiry > 0 and int(t.expiry) or '') .. '|' .. int(t.size) .. '|' .. j.key .. '|' ..
+    t.tenant .. '\0' .. j.body
 end
 
 -- estimate is when the k-th job from now is sent, k counted in fair order.
 local function estimate(list, now, raw, ready, own, tenants)
   local ahead = ready
   if tenants > 1 then ahead = math.min(ready, own * tenants) end
-  return int(after(list, now + A.lead, ahead) - now + raw)
+  return int(after(list, math.max(now + A.lead, S.cool), ahead) - now + raw)
 end
 
 -- verdict decides on one job; q is the queue as it stands after the earlier ones.

@@ -3,7 +3,7 @@
 -- ARGV[1] lane
 -- ARGV[2] wake     channel that wakes workers
 -- ARGV[3] n        number of jobs, at most 100
--- ARGV[4] jobs     ten arguments each: id, priority, tenant, key hash or 22 dashes, fingerprint,
+-- ARGV[4] jobs     ten arguments each: id, priority, tenant, key hash or -, fingerprint,
 --                  delay µs, deliver at µs (TIME, 0: none), expires in µs or at µs (see below), body,
 --                  what is kept of it when a script ends it
 -- The expiry is "+µs" from now, "µs" in TIME, or 0.

@@ -30,10 +30,12 @@ local function store(w)
   total('accepted', #w.jobs / 2)
 end
 
+local PROBE = 1000000 -- µs that an answer to a probe is taken to need
+
 -- next_place is how long until a place can be free: not while nothing goes out.
 local function next_place(list, now, paused)
   if paused then return 30000000 end
-  local wait = earliest(list, now + A.lead) - now
+  local wait = earliest(list, math.max(now + A.lead, sends_from(now) or now + PROBE)) - now
   if call('ZCARD', K.tenants) > 0 or call('ZCARD', K.leased) > 0 then return wait end
   return math.max(wait, (first_score(K.waiting) or now) - now)
 end
@@ -46,7 +48,7 @@ local function push()
   call('ZADD', K.due, 'XX', 0, '')
   load_state()
   if is_marked() then return {'faulty'} end
-  local paused, list, rate = is_paused(), C.list, nil
+  local paused, probing, list, rate = is_paused(), (is_probing()), C.list, nil
   if paused and C.when_paused == 'refuse' then return {'paused'} end
   open_limits(list, now)
   for _, l in ipairs(list) do rate = math.min(rate or math.huge, l.rate * 1000000 / l.n) end
@@ -65,7 +67,7 @@ local function push()
     local v, id, state = verdict(j, q, known, ids)
     local when, wait = '', 0
     if not v then
-      if not paused then when = estimate(list, now + math.max(0, j.delay), raw + math.max(0, j.delay), q.ready, q.own(j.t.tenant), q.tenants) end
+      if not paused and not probing then when = estimate(list, now + math.max(0, j.delay), raw + math.max(0, j.delay), q.ready, q.own(j.t.tenant), q.tenants) end
       v, id, state = 'accepted', j.id, accept(j, q, w, now)
       if j.key ~= NO_KEY then known[j.key] = {id = j.id, print = j.print, state = ''} end
     elseif not id then wait = next_place(list, now, paused) end
@@ -75,6 +77,8 @@ local function push()
     store(w)
     plan_earlier(next_look(list, now, raw, paused, 'empty'), now)
   end
+  -- A repeated push is confirmed by what this connection has written, so it writes.
+  if C.durability and C.durability ~= 'memory' then W.asked = int(raw) end
   save_state()
   return {'ok', int(C.capacity), real(rate), paused and 1 or 0, replies, counted}
 end

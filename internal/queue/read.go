@@ -97,7 +97,7 @@ func (l *lane) count(i int) int64 {
 }
 
 func (l *lane) live(d *Destination) Live {
-	v := Live{State: "running", Depth: l.count(0), Ready: l.count(1), Waiting: l.count(2), Leased: l.count(3), Dead: l.count(4),
+	v := Live{State: StateRunning, Depth: l.count(0), Ready: l.count(1), Waiting: l.count(2), Leased: l.count(3), Dead: l.count(4),
 		SizeBytes: number(l.state, "bytes")}
 	if pushed, err := strconv.ParseInt(l.counts[7], 10, 64); err == nil {
 		v.OldestAge = max(0, l.now.Sub(time.UnixMicro(pushed-l.adj)))
@@ -117,12 +117,37 @@ func (l *lane) live(d *Destination) Live {
 		v.StateReasons = append(v.StateReasons, strings.TrimSuffix("paused by an operator: "+mark.Reason, ": "))
 	}
 	if len(v.StateReasons) > 0 {
-		v.State = "paused"
+		v.State = statePaused
+	} else if d.Contract != nil {
+		v.State, v.StateReasons = l.held(d.Contract.Breaker)
 	}
 	if d.Faulty != "" {
-		v.State, v.StateReasons = "faulty", []string{d.Faulty}
+		v.State, v.StateReasons = faultyState, []string{d.Faulty}
 	}
 	return v
+}
+
+// held says whether a breaker or a cool-down keeps the lane from sending, as policy.lua does.
+func (l *lane) held(b destination.Breaker) (state string, reasons []string) {
+	now := l.now.UnixMicro() + l.adj
+	left := func(until int64) string {
+		return (time.Duration(until-now) * time.Microsecond).Round(time.Millisecond).String()
+	}
+	f := strings.Split(l.state["breaker"], "|")
+	if len(f) == 5 && b.Failures > 0 && f[0] != "closed" {
+		until, _ := strconv.ParseInt(f[2], 10, 64) // the script formats it
+		switch {
+		case f[0] == "probing":
+			return stateBreaker, []string{"it failed; one job probes it"}
+		case until > now:
+			return stateBreaker, []string{"it failed; it is probed in " + left(until)}
+		}
+		return stateBreaker, []string{"it failed; the next job probes it"}
+	}
+	if until := number(l.state, "cool"); until > now {
+		return stateCooling, []string{"it asked to wait; sending goes on in " + left(until)}
+	}
+	return StateRunning, nil
 }
 
 // Destinations lists destinations by name, behind after, with the prefix.

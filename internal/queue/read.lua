@@ -2,6 +2,8 @@
 -- binds names what a ready job waits for.
 local function binds(list, now, paused)
   if paused then return 'pause' end
+  if is_probing() then return 'breaker' end
+  if S.cool > now + A.horizon then return 'cool_down' end
   if call('ZCARD', K.leased) >= C.cap then return 'in_flight_cap' end
   if earliest(list, now + A.lead) <= now + A.horizon then return '' end
   for _, l in ipairs(list) do
@@ -30,7 +32,7 @@ local function read_job(now, raw, faulty, paused)
   if faulty then return {'ready', env, rec, '', '', int(ahead), '', 'faulty'} end
   local tenants, when = call('ZCARD', K.tenants), ''
   local before = tenants > 1 and math.min(ahead * tenants, call('ZCARD', K.ready) - 1) or ahead
-  if not paused then when = int(after(C.list, now + A.lead, before) - now + raw) end
+  if not paused and not is_probing() then when = int(after(C.list, math.max(now + A.lead, S.cool), before) - now + raw) end
   local why = binds(C.list, now, paused)
   if why == '' and ahead > 0 then why = 'limit ' .. C.list[1].name end
   return {'ready', env, rec, '', '', int(ahead), when, why}

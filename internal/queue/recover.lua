@@ -38,10 +38,12 @@ local function recover(now, raw)
     if t then
       t.sent, t.crashes = t.sent + 1, t.crashes + ((t.crashes == 0 or t.started == 1) and 1 or 0)
       if t.first == 0 then t.first = t.slot end
+      -- At most once: what had started may have left, and is not sent again.
+      local ends = C.delivery == 'at_most_once' and t.started == 1 and 'unknown' or t.crashes >= MAX_CRASHES and 'dead'
       t.started = 0
-      if t.crashes >= MAX_CRASHES then
+      if ends then
         leave(b, id, t, 'leased')
-        bury(b, id, 'dead', 'worker_crashed', t.history, raw, call('HGET', K.jobs, id) or '')
+        bury(b, id, ends, 'worker_crashed', t.history, raw, call('HGET', K.jobs, id) or '')
       else back[#back + 1] = {id = id, t = t} end
     end
   end

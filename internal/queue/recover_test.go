@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
@@ -140,7 +141,7 @@ func TestThreeCrashesAreTheEnd(t *testing.T) {
 		if len(r.Leases) != 1 || r.Leases[0].Crashes != i {
 			t.Fatalf("lease %d: %+v", i, r.Leases)
 		}
-		if _, err := b.s.Start(context.Background(), b.lane, r.Leases); err != nil {
+		if _, err := b.s.Start(context.Background(), b.lane, destination.Memory, r.Leases); err != nil {
 			t.Fatal(err)
 		}
 		b.pass(16 * time.Second)

@@ -1,8 +1,11 @@
--- settle: results of attempts, seven arguments each from A.results on:
--- id, token, kind, delay µs, outcome, note, counts.
--- kind: delivered, dead, unknown: ends. retry: waits for delay. return: back to
--- its place. release: back, and no byte was written, so its slot is given back.
--- counts: 1 when the attempt uses up one of the job's attempts.
+-- settle: results of attempts, eight arguments each from A.results on:
+-- id, token, kind, delay µs, outcome, note, counts, health.
+-- kind: delivered, dead, unknown: ends. retry: waits for delay. throttled: the
+-- destination said "later", in delay. return: back to its place. release: back, and
+-- no byte was written, so its slot is given back.
+-- counts: 1 when the attempt uses up one of the job's attempts; of a throttled one
+-- the slot of the attempt before that drew the same answer, µs, 0: none.
+-- health: ok when the destination answered, bad when it failed, or nothing.
 -- Answer of each: ok; again (recorded before); stale (somebody else holds it); gone.
 local function settle_missing(id, kind, outcome, note, raw)
   local done = call('HGET', K.done, id)
@@ -23,10 +26,14 @@ local function settle_back(r, t, now, list, s)
     if t.first == 0 then t.first = t.slot end
   elseif list then each_limit(list, 'refund', t.slot) end
   t.token, t.started = '', 0
+  if r.kind == 'throttled' then t.order = behind(t) end
   s.tries[#s.tries + 1] = r.id ; s.tries[#s.tries + 1] = format_try(t)
   s.unlease[#s.unlease + 1] = r.id
   if t.expiry > 0 then s.expires[#s.expires + 1] = int(t.expiry) ; s.expires[#s.expires + 1] = r.id end
-  if r.kind == 'retry' then s.waiting[#s.waiting + 1] = int(now + math.max(0, r.delay)) ; s.waiting[#s.waiting + 1] = r.id
+  if r.kind == 'throttled' then
+    -- Jobs that were told "later" together do not come back together, and queue behind the others.
+    s.waiting[#s.waiting + 1] = int(cool_down(r.delay, tonumber(r.counts), now) + t.slot % 1000000) ; s.waiting[#s.waiting + 1] = r.id
+  elseif r.kind == 'retry' then s.waiting[#s.waiting + 1] = int(now + math.max(0, r.delay)) ; s.waiting[#s.waiting + 1] = r.id
   else s.ready[#s.ready + 1] = {id = r.id, t = t} ; if released then s.back[t.tenant] = (s.back[t.tenant] or 0) + 1 end end
 end
 
@@ -53,14 +60,14 @@ end
 local function settle(now, raw, list)
   local out, ids, n = {}, {}, A.nres
   if n == 0 then return out end
-  for i = 1, n do ids[i] = ARGV[A.results + (i - 1) * 7] end
+  for i = 1, n do ids[i] = ARGV[A.results + (i - 1) * 8] end
   local tries, leases, b, seen = tries_of(ids), call('ZMSCORE', K.leased, unpack(ids)), new_batch(), {}
   local held_n, held_sum = 0, 0
   local s = {tries = {}, unlease = {}, expires = {}, waiting = {}, ready = {}, back = {}}
   for i, id in ipairs(ids) do
-    local p = A.results + (i - 1) * 7
+    local p = A.results + (i - 1) * 8
     local r = {id = id, token = ARGV[p + 1], kind = ARGV[p + 2], delay = tonumber(ARGV[p + 3]), outcome = ARGV[p + 4],
-      note = ARGV[p + 5], counts = ARGV[p + 6]}
+      note = ARGV[p + 5], counts = ARGV[p + 6], health = ARGV[p + 7]}
     local t = tries[i]
     if seen[id] then out[i] = 'again'
     elseif not t then out[i] = settle_missing(id, r.kind, r.outcome, r.note, raw)
@@ -70,6 +77,7 @@ local function settle(now, raw, list)
       if not held and r.kind ~= 'delivered' then out[i] = 'stale'
       else
         seen[id], out[i] = true, 'ok'
+        learn(r.health, id, t.slot, r.kind == 'delivered', now)
         if held and r.kind ~= 'release' then held_n, held_sum = held_n + 1, held_sum + now - t.slot end
         local final = r.kind == 'delivered' or r.kind == 'dead' or r.kind == 'unknown'
         if final then settle_end(r, t, held, raw, b) else settle_back(r, t, now, list, s) end

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/idempotency"
 	"tundish/internal/job"
 	"tundish/internal/redisdb"
@@ -17,8 +18,14 @@ import (
 // destination waits for it.
 const (
 	MaxPush      = 100
-	MaxPushBytes = 1 << 20
+	MaxPushBytes = 800 << 10
 )
+
+// JobBytes is what a job costs a script beside its body, in bytes of bodies.
+const JobBytes = 6 << 10
+
+// PushBytes is what a job counts of MaxPushBytes.
+func PushBytes(j *job.Job) int64 { return int64(len(j.Request.Body)) + JobBytes }
 
 // retryAfterFault is what callers are told to wait when Redis cannot serve.
 const retryAfterFault = 2 * time.Second
@@ -33,17 +40,23 @@ type Store struct {
 // New makes a Store over a connected database.
 func New(db *redisdb.DB) *Store { return &Store{db: db} }
 
-// Push stores jobs of one destination, in order, each seeing the earlier ones.
-// It splits by count and bytes; a failure in a later part leaves the earlier parts stored.
+// Push is PushDurable where Redis' answer is enough.
 func (s *Store) Push(ctx context.Context, lane string, jobs []*job.Job) ([]PushResult, error) {
+	return s.PushDurable(ctx, lane, destination.Memory, jobs)
+}
+
+// PushDurable stores jobs of one destination, in order, each seeing the earlier
+// ones. It splits by count and bytes; a failure in a later part leaves the earlier
+// parts stored. What Redis has stored and not confirmed to be durable is marked.
+func (s *Store) PushDurable(ctx context.Context, lane string, d destination.Durability, jobs []*job.Job) ([]PushResult, error) {
 	results := make([]PushResult, 0, len(jobs))
 	for len(jobs) > 0 {
-		n, bytes := 0, 0
-		for n < len(jobs) && n < MaxPush && (n == 0 || bytes+len(jobs[n].Request.Body) <= MaxPushBytes) {
-			bytes += len(jobs[n].Request.Body)
+		n, bytes := 0, int64(0)
+		for n < len(jobs) && n < MaxPush && (n == 0 || bytes+PushBytes(jobs[n]) <= MaxPushBytes) {
+			bytes += PushBytes(jobs[n])
 			n++
 		}
-		part, err := s.pushPart(ctx, lane, jobs[:n])
+		part, err := s.pushPart(ctx, lane, d, jobs[:n])
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +65,7 @@ func (s *Store) Push(ctx context.Context, lane string, jobs []*job.Job) ([]PushR
 	return results, nil
 }
 
-func (s *Store) pushPart(ctx context.Context, lane string, jobs []*job.Job) ([]PushResult, error) {
+func (s *Store) pushPart(ctx context.Context, lane string, d destination.Durability, jobs []*job.Job) ([]PushResult, error) {
 	args := []any{lane, s.db.Keys().Wake(), len(jobs)}
 	for _, j := range jobs {
 		if j.DownstreamKey == "" {
@@ -65,11 +78,14 @@ func (s *Store) pushPart(ctx context.Context, lane string, jobs []*job.Job) ([]P
 		args = append(args, string(j.ID), j.Priority, j.Tenant, idempotency.KeyHash(j.Producer, j.IdempotencyKey),
 			idempotency.Fingerprint(j), j.Delay.Microseconds(), micros(j.DeliverAt), expiryArg(j), body, noteArg(j))
 	}
-	reply, err := s.run(ctx, pushScript, lane, args)
+	reply, confirmed, err := s.runDurable(ctx, d, pushScript, lane, args)
 	if err != nil {
 		return nil, err
 	}
 	results, counted, err := parsePush(lane, reply, len(jobs))
+	for i := range results {
+		results[i].Unconfirmed = !confirmed && (results[i].Verdict == Accepted || results[i].Verdict == Replayed)
+	}
 	s.tell(counted)
 	return results, err
 }
@@ -167,8 +183,9 @@ func (s *Store) setPause(ctx context.Context, lane, text string) (time.Duration,
 }
 
 // Start marks leased jobs as started, so that a lease that runs out counts as a
-// crash of its job. It answers, by position, whether each is still held.
-func (s *Store) Start(ctx context.Context, lane string, leases []Lease) ([]bool, error) {
+// crash of its job, or makes it unknown where it may be sent once. It answers, by
+// position, whether each is still held, and durably started where that is asked.
+func (s *Store) Start(ctx context.Context, lane string, d destination.Durability, leases []Lease) ([]bool, error) {
 	args := make([]any, 0, 2*len(leases))
 	for _, l := range leases {
 		args = append(args, string(l.ID), l.Token)
@@ -177,9 +194,9 @@ func (s *Store) Start(ctx context.Context, lane string, leases []Lease) ([]bool,
 	if err != nil {
 		return nil, err
 	}
-	reply, err := s.db.RunOnce(ctx, startScript, keys, args...)
-	if err != nil {
-		return nil, err
+	reply, confirmed, err := s.db.RunConfirmed(ctx, asked(d), confirmWithin, startScript, keys, args...)
+	if err != nil || !confirmed {
+		return make([]bool, len(leases)), err
 	}
 	p := parser{}
 	held := make([]bool, len(leases))
@@ -201,13 +218,46 @@ func (s *Store) run(ctx context.Context, script *redisdb.Script, lane string, ar
 
 func (s *Store) runKeys(ctx context.Context, script *redisdb.Script, lane string, keys []string, args []any) (any, error) {
 	reply, err := s.db.Run(ctx, script, keys, args...)
+	return reply, laneError(lane, err)
+}
+
+// runDurable is run for what must be durable before somebody relies on it.
+func (s *Store) runDurable(ctx context.Context, d destination.Durability, script *redisdb.Script, lane string, args []any) (reply any, confirmed bool, err error) {
+	if d == destination.Memory {
+		reply, err = s.run(ctx, script, lane, args)
+		return reply, err == nil, err
+	}
+	keys, err := s.db.Keys().Lane(lane)
+	if err != nil {
+		return nil, false, noLane(lane)
+	}
+	reply, confirmed, err = s.db.RunConfirmed(ctx, asked(d), confirmWithin, script, keys, args...)
+	return reply, confirmed, laneError(lane, err)
+}
+
+func laneError(lane string, err error) error {
 	if err = callerError(err); job.CodeOf(err) == job.CodeInternal && err != nil {
 		// A script that fails on one lane and not on others has met data that no
 		// script wrote: the lane is at fault, not the service.
-		return nil, &job.Error{Code: job.CodeDestinationFaulty, RetryAfter: 30 * time.Second, Cause: err,
+		return &job.Error{Code: job.CodeDestinationFaulty, RetryAfter: 30 * time.Second, Cause: err,
 			Detail: fmt.Sprintf("the data of %q in Redis is damaged", lane)}
 	}
-	return reply, err
+	return err
+}
+
+// confirmWithin is how long Redis may take to make a write durable before it
+// counts as unconfirmed.
+const confirmWithin = 500 * time.Millisecond
+
+// asked is what a contract asks of Redis.
+func asked(d destination.Durability) redisdb.Durability {
+	switch d {
+	case destination.Replica:
+		return redisdb.Replicated
+	case destination.AOF:
+		return redisdb.Synced
+	}
+	return redisdb.Answered
 }
 
 func callerError(err error) error {

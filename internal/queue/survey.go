@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -68,9 +67,21 @@ type LaneLimit struct {
 }
 
 // LaneStates lists the states a lane is in, one at a time.
-func LaneStates() []string { return []string{"running", "paused", faultyState} }
+func LaneStates() []string {
+	return []string{StateRunning, stateCooling, stateBreaker, statePaused, faultyState}
+}
 
-const faultyState = "faulty"
+// The states of a lane, one at a time.
+const (
+	StateRunning = "running"
+	stateCooling = "cooling_down" // the destination said "later"
+	stateBreaker = "breaker_open" // it failed, and is only probed
+	statePaused  = "paused"
+	faultyState  = "faulty"
+)
+
+// Stopped says that nobody expects the lane to send.
+func (l *Lane) Stopped() bool { return l.State == statePaused || l.State == faultyState }
 
 // Rate is what all limits together let through, per second; 0 when there are none.
 func (l *Lane) Rate() float64 {
@@ -102,8 +113,8 @@ func (s *Store) Survey(ctx context.Context) ([]Lane, error) {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		_, err := s.db.Keys().Lane(name)
-		return err != nil // no script makes such a lane
+		_, ok := s.db.Keys().Some(nil, name, nil)
+		return !ok // no script makes such a lane
 	})
 	lanes := make([]Lane, len(names))
 	chunks := surveyChunks(names)
@@ -173,31 +184,9 @@ func (s *Store) surveyed(names []string, chunk []int) []string {
 	_, clock, _ := s.db.Keys().Shard(redisdb.ShardOf(names[chunk[0]]))
 	keys := append(make([]string, 0, 1+len(chunk)*len(surveyKeys)), clock)
 	for _, at := range chunk {
-		lane, _ := s.db.Keys().Lane(names[at]) // Survey has looked
-		for _, place := range surveyPlaces {
-			keys = append(keys, lane[place])
-		}
+		keys, _ = s.db.Keys().Some(keys, names[at], surveyKeys) // Survey has looked at the name
 	}
 	return keys
-}
-
-// surveyPlaces is where surveyKeys stand in a lane's list.
-var surveyPlaces = places(surveyKeys)
-
-func places(names []string) []int {
-	keys, err := redisdb.NewKeys("any")
-	if err != nil {
-		panic(err)
-	}
-	lane, err := keys.Lane("any")
-	if err != nil {
-		panic(err)
-	}
-	at := make([]int, len(names))
-	for i, name := range names {
-		at[i] = slices.IndexFunc(lane, func(key string) bool { return strings.HasSuffix(key, ":any:"+name) })
-	}
-	return at
 }
 
 // laneOf reads what the script says of one lane; one that is no more has no state.
@@ -218,21 +207,25 @@ func (p *parser) laneOf(name string, l []any, before Lane) Lane {
 // idle is a lane that was seen before, now without jobs.
 func (l Lane) idle(paused bool, dead int64) Lane {
 	l.Depth, l.Ready, l.Waiting, l.Leased, l.SizeBytes, l.OldestAge = 0, 0, 0, 0, 0, 0
-	l.Dead, l.State = dead, "running"
+	l.Dead, l.State = dead, StateRunning
 	if paused || l.stopped {
-		l.State = "paused"
+		l.State = statePaused
 	}
 	return l
 }
 
 func (p *parser) whole(lane *Lane, status string, l []any) {
-	paused := p.number(l, 2)
-	lane.stopped, lane.State = paused == 2, "running"
+	held := p.number(l, 2)
+	lane.stopped, lane.State = held == 2, StateRunning
 	switch {
 	case status == faultyState:
 		lane.State = faultyState
-	case paused > 0:
-		lane.State = "paused"
+	case held == 1, held == 2:
+		lane.State = statePaused
+	case held == 3:
+		lane.State = stateBreaker
+	case held == 4:
+		lane.State = stateCooling
 	}
 	lane.Class, lane.Depth, lane.Ready, lane.Waiting, lane.Leased = p.text(l, 1), p.number(l, 3), p.number(l, 4), p.number(l, 5), p.number(l, 6)
 	lane.Dead, lane.SizeBytes = p.number(l, 7), p.number(l, 8)

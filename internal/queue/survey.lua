@@ -13,8 +13,8 @@ local function brief(known)
   if known == '' or call('HLEN', K.jobs) > 0 then return nil end
   fields(K.conf, {'version', 'gen'}, C)
   if (C.version or '') .. '.' .. (C.gen or '') ~= known then return nil end
-  fields(K.state, {'opaused', 'faulty'}, S)
-  if S.faulty and S.faulty ~= '' then return nil end
+  fields(K.state, {'opaused', 'faulty', 'breaker'}, S)
+  if S.faulty and S.faulty ~= '' or S.breaker and string.sub(S.breaker, 1, 6) ~= 'closed' then return nil end
   return {'idle', S.opaused and S.opaused ~= '' and 1 or 0, call('ZCARD', K.dead)}
 end
 
@@ -26,8 +26,8 @@ local function survey_lane(now, known)
   load_state()
   if is_marked() then status = 'faulty' end
   local class, c = call('HGET', K.conf, 'class') or '', survey_counts()
-  local paused = C.paused == '1' and 2 or is_paused() and 1 or 0
-  local out = {status, class, paused, c[1], c[2], c[3], c[4], c[5], c[6]}
+  local held = C.paused == '1' and 2 or is_paused() and 1 or is_probing() and 3 or S.cool > now and 4 or 0
+  local out = {status, class, held, c[1], c[2], c[3], c[4], c[5], c[6]}
   if status == 'faulty' then return out end
   local pushed = c[1] > 0 and pushed_at()
   out[10], out[11], out[12] = pushed and int(math.max(0, now - pushed)) or '', int(C.capacity), int(C.max_bytes)

@@ -22,7 +22,7 @@ const MaxResults = 100
 const LeaseGrace = 5 * time.Second
 
 // maxTurnBytes bounds the bodies of one turn; a larger job goes alone.
-const maxTurnBytes = 1 << 20
+const maxTurnBytes = 800 << 10
 
 // Kind says what a result does to its job.
 type Kind string
@@ -32,23 +32,36 @@ const (
 	KindDelivered Kind = "delivered"
 	KindDead      Kind = "dead"
 	KindUnknown   Kind = "unknown"
-	KindRetry     Kind = "retry"   // wait for Delay, then go again
-	KindReturn    Kind = "return"  // back to its place, a request may have left
-	KindRelease   Kind = "release" // back to its place, no byte was written: the slot is given back
+	KindRetry     Kind = "retry"     // wait for Delay, then go again
+	KindThrottled Kind = "throttled" // the destination said "later": in Delay
+	KindReturn    Kind = "return"    // back to its place, a request may have left
+	KindRelease   Kind = "release"   // back to its place, no byte was written: the slot is given back
 )
 
 // Final says whether the job ends with it.
 func (k Kind) Final() bool { return k == KindDelivered || k == KindDead || k == KindUnknown }
+
+// Health is what an attempt tells of the destination, for the breaker.
+type Health string
+
+// What an attempt can tell.
+const (
+	HealthNone Health = ""    // nothing: no byte was written, or we broke it off
+	HealthOK   Health = "ok"  // it answers, if only to refuse
+	HealthBad  Health = "bad" // it fails
+)
 
 // Result is what became of one lease.
 type Result struct {
 	ID      job.ID
 	Token   string
 	Kind    Kind
-	Delay   time.Duration // with KindRetry
+	Delay   time.Duration // with KindRetry and KindThrottled
 	Outcome string        // of the attempt, or the reason of the end
 	Note    []byte        // Note, encoded: what is shown of the job later
 	Counts  bool          // uses up one of the job's attempts
+	Before  int64         // with KindThrottled: slot of the attempt before that drew the same answer, µs; 0: none
+	Health  Health        // what the attempt tells of the destination
 	Bytes   int           // of the envelope, which the end of a dead or unknown job moves; not sent
 }
 
@@ -57,7 +70,7 @@ func Fit(results []Result) int {
 	bytes := 0
 	for i := range results {
 		if k := results[i].Kind; k == KindDead || k == KindUnknown {
-			bytes += results[i].Bytes
+			bytes += results[i].Bytes + JobBytes
 		}
 		if i == MaxResults || i > 0 && bytes > maxTurnBytes {
 			return i
@@ -171,15 +184,23 @@ func (s *Store) Turns(ctx context.Context, worker string, turns []Turn) []TurnRe
 }
 
 func (s *Store) turnArgs(worker string, t *Turn) []any {
-	args := make([]any, 0, 17+7*len(t.Result))
+	args := make([]any, 0, 18+8*len(t.Result))
 	args = append(args, t.Lane, s.db.Keys().Wake(), worker, t.Call, lostCalls(t.Lost), min(t.Want, MaxLease), flag(t.Short), flag(t.Keep),
 		t.Clock.Expect, t.Clock.Width, t.Clock.Confirmed, t.Clock.Move, t.Lead.Microseconds(), t.Ahead.Microseconds(),
 		maxTurnBytes, t.MyLast, t.Late.Microseconds(), len(t.Result))
 	for i := range t.Result {
 		r := &t.Result[i]
-		args = append(args, string(r.ID), r.Token, string(r.Kind), r.Delay.Microseconds(), r.Outcome, r.Note, flag(r.Counts))
+		args = append(args, string(r.ID), r.Token, string(r.Kind), r.Delay.Microseconds(), r.Outcome, r.Note, r.counts(), string(r.Health))
 	}
 	return args
+}
+
+// counts is the seventh argument of a result; see settle.lua.
+func (r *Result) counts() any {
+	if r.Kind == KindThrottled {
+		return r.Before
+	}
+	return flag(r.Counts)
 }
 
 func lostCalls(lost []LostCall) string {

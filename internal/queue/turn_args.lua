@@ -18,7 +18,7 @@
 -- ARGV[16] mylast    last slot this worker was granted on the lane, µs, 0: none
 -- ARGV[17] late      by which writes of this worker are late, p99, µs
 -- ARGV[18] nres      number of results
--- ARGV[19] results   seven arguments each, see settle
+-- ARGV[19] results   eight arguments each, see settle
 -- Reply: {'no_lane' | 'faulty', results} or {'clock', logical µs, adj}
 -- or {'ok', logical, adj, stepped, lost, epoch, version, gen, tolerance µs, timeout µs, look µs or '', why, results, leases,
 -- held, counted}; held: the limit for which ready jobs stay, or ''; counted: name, number … of what the call did.

@@ -23,11 +23,12 @@ const (
 
 // PushResult is the answer to one pushed job.
 type PushResult struct {
-	Verdict  Verdict
-	ID       job.ID    // accepted: the job's own; replayed: the first job's
-	State    job.State // accepted: ready or scheduled; replayed: the first job's state now
-	Depth    int64     // live jobs of the destination after this job
-	Capacity int64
+	Verdict     Verdict
+	ID          job.ID    // accepted: the job's own; replayed: the first job's
+	State       job.State // accepted: ready or scheduled; replayed: the first job's state now
+	Depth       int64     // live jobs of the destination after this job
+	Capacity    int64
+	Unconfirmed bool // accepted or replayed, and not known to be as durable as was asked
 	// EstimatedSendAt is when a job pushed now would be written if nothing
 	// overtakes it; zero when the destination is paused.
 	EstimatedSendAt time.Time

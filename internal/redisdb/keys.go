@@ -61,6 +61,7 @@ func (k LaneKeys) Lanes() string { return k[len(laneNames)+2] }
 // Keys makes the key names of a namespace. It is safe for concurrent use.
 type Keys struct {
 	namespace string
+	tags      [Shards]string // what the keys of each shard begin with
 
 	mu    sync.RWMutex
 	lanes map[string]LaneKeys // bounded by maxCached
@@ -74,7 +75,11 @@ func NewKeys(namespace string) (*Keys, error) {
 	if !namespaceForm.MatchString(namespace) {
 		return nil, fmt.Errorf("namespace %.40q: want 1 to 31 of a-z, 0-9 and '-', the first a letter or digit", namespace)
 	}
-	return &Keys{namespace: namespace, lanes: map[string]LaneKeys{}}, nil
+	k := &Keys{namespace: namespace, lanes: map[string]LaneKeys{}}
+	for i := range k.tags {
+		k.tags[i] = fmt.Sprintf("tundish:{%s.s%02d}:", namespace, i)
+	}
+	return k, nil
 }
 
 // Namespace is the name that all keys carry.
@@ -103,24 +108,34 @@ func (k *Keys) Lane(name string) (LaneKeys, error) {
 }
 
 func (k *Keys) build(name string) LaneKeys {
-	shard := ShardOf(name)
+	shard := k.tags[ShardOf(name)]
+	lane := shard + name + ":"
 	keys := make(LaneKeys, 0, len(laneNames)+len(shardNames))
 	for _, n := range laneNames {
-		keys = append(keys, k.tag(shard)+name+":"+n)
+		keys = append(keys, lane+n)
 	}
 	for _, n := range shardNames {
-		keys = append(keys, k.tag(shard)+n)
+		keys = append(keys, shard+n)
 	}
 	return keys
 }
 
-func (k *Keys) tag(shard int) string {
-	return fmt.Sprintf("tundish:{%s.s%02d}:", k.namespace, shard)
+// Some appends those keys of a lane that are named, in that order, for who looks
+// at many lanes: nothing is remembered. It says whether the lane's name can be one.
+func (k *Keys) Some(keys []string, lane string, names []string) ([]string, bool) {
+	if !laneForm.MatchString(lane) {
+		return keys, false
+	}
+	tag := k.tags[ShardOf(lane)] + lane + ":"
+	for _, n := range names {
+		keys = append(keys, tag+n)
+	}
+	return keys, true
 }
 
 // Shard returns the keys of shard i, 0 to Shards-1.
 func (k *Keys) Shard(i int) (due, clock, lanes string) {
-	tag := k.tag(i)
+	tag := k.tags[i]
 	return tag + "due", tag + "clock", tag + "lanes"
 }
 
@@ -133,7 +148,7 @@ func (k *Keys) Operations() string { return "tundish:{" + k.namespace + "}:ops" 
 // Operation is the key of an operation on the jobs of a lane, which must be of
 // a valid name: in the lane's shard, so that its progress is written in one
 // step with what it does. No key of a lane has that form.
-func (k *Keys) Operation(lane, id string) string { return k.tag(ShardOf(lane)) + "op~" + id }
+func (k *Keys) Operation(lane, id string) string { return k.tags[ShardOf(lane)] + "op~" + id }
 
 // Wake is the channel on which a lane's name is published when work came for it.
 func (k *Keys) Wake() string { return "tundish:" + k.namespace + ":wake" }

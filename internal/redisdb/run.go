@@ -56,12 +56,14 @@ func (db *DB) Pipeline(ctx context.Context, calls []Call) []Reply {
 	for i := range todo {
 		todo[i] = i
 	}
-	for _, send := range []func(context.Context, []Call, []int, []Reply){db.sendBySHA, db.loadAndSend, db.sendSource} {
-		if len(todo) == 0 {
-			break
-		}
-		send(ctx, calls, todo, replies)
-		todo = refused(replies, todo)
+	db.send(ctx, "evalsha", calls, todo, replies)
+	if todo = refused(replies, todo); len(todo) > 0 {
+		db.loadAndSend(ctx, calls, todo, replies)
+	}
+	if todo = refused(replies, todo); len(todo) > 0 {
+		// The cache was flushed again, or the lane has just moved to another node:
+		// the whole text is the end of the road.
+		db.send(ctx, "eval", calls, todo, replies)
 	}
 	db.finish(calls, replies, time.Since(begin))
 	return replies
@@ -85,15 +87,11 @@ func (db *DB) finish(calls []Call, replies []Reply, d time.Duration) {
 func refused(replies []Reply, among []int) []int {
 	var again []int
 	for _, i := range among {
-		if redis.HasErrorPrefix(replies[i].Err, "NOSCRIPT") {
+		if replies[i].Err != nil && redis.HasErrorPrefix(replies[i].Err, "NOSCRIPT") {
 			again = append(again, i)
 		}
 	}
 	return again
-}
-
-func (db *DB) sendBySHA(ctx context.Context, calls []Call, todo []int, replies []Reply) {
-	db.send(ctx, "evalsha", calls, todo, replies)
 }
 
 // loadAndSend loads what was refused onto the nodes that refused it.
@@ -113,12 +111,6 @@ func (db *DB) loadAndSend(ctx context.Context, calls []Call, todo []int, replies
 		_ = p.node.ScriptLoad(ctx, p.s.source).Err()
 	}
 	db.send(ctx, "evalsha", calls, todo, replies)
-}
-
-// sendSource sends the whole text. It is the end of the road when the cache
-// was flushed again, or when the lane has just moved to another node.
-func (db *DB) sendSource(ctx context.Context, calls []Call, todo []int, replies []Reply) {
-	db.send(ctx, "eval", calls, todo, replies)
 }
 
 func (db *DB) send(ctx context.Context, verb string, calls []Call, todo []int, replies []Reply) {
@@ -149,8 +141,8 @@ func (c Call) command(ctx context.Context, verb string) (redis.Cmder, *redis.Cmd
 	} else {
 		args = append(args, verb, c.Script.sha, len(c.Keys))
 	}
-	for _, k := range c.Keys {
-		args = append(args, k)
+	for i := range c.Keys {
+		args = append(args, &c.Keys[i]) // a string would be put on the heap, each of some thirty
 	}
 	cmd := redis.NewCmd(ctx, append(args, c.Args...)...)
 	if c.Once {

@@ -1,0 +1,297 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+)
+
+// onBoth runs a test of a lane on both backends; on miniredis it sets the clock.
+func onBoth(t *testing.T, limits, more string, fn func(t *testing.T, b *bench)) {
+	t.Helper()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t, backend)
+			if b.mini != nil {
+				b.mini.SetTime(time.UnixMicro(1_790_000_000_000_000))
+			}
+			b.apply(limits, more)
+			fn(t, b)
+		})
+	}
+}
+
+// result is how a lease ended, with what that tells of the destination.
+func result(l Lease, kind Kind, health Health) Result {
+	r := delivered(l)
+	r.Kind, r.Health, r.Outcome = kind, health, string(kind)
+	return r
+}
+
+func throttled(l Lease, delay time.Duration, before int64) Result {
+	r := result(l, KindThrottled, HealthOK)
+	r.Delay, r.Before, r.Counts = delay, before, false
+	return r
+}
+
+// lease leases want jobs, or fails.
+func (b *bench) lease(want int) []Lease {
+	b.t.Helper()
+	r := b.turn(want)
+	if len(r.Leases) != want {
+		b.t.Fatalf("%d leases, want %d: %s", len(r.Leases), want, r.Why)
+	}
+	return r.Leases
+}
+
+// holds fails unless a turn hands out nothing for that reason, and answers its look from now.
+func (b *bench) holds(why string, results ...Result) time.Duration {
+	b.t.Helper()
+	r := b.turn(10, results...)
+	if len(r.Leases) != 0 || r.Why != why {
+		b.t.Fatalf("%d leases, %q; want none, %q", len(r.Leases), r.Why, why)
+	}
+	return time.Duration(r.Look-r.Logical) * time.Microsecond
+}
+
+// about says that two spans differ by less than what a real clock adds meanwhile.
+func about(got, want time.Duration) bool {
+	return got > want-300*time.Millisecond && got < want+50*time.Millisecond
+}
+
+func TestThrottledAnswerCoolsTheDestination(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), "", func(t *testing.T, b *bench) {
+		b.accept(newJobs(5, "")...)
+		two := b.lease(2)
+		first := b.turn(0)
+		look := b.holds("held", throttled(two[0], 4*time.Second, 0))
+		if !about(look, 4*time.Second-200*time.Millisecond) { // half of the horizon ahead
+			t.Errorf("next look in %s", look)
+		}
+		if r := b.turn(0); r.Epoch != first.Epoch+1 {
+			t.Errorf("epoch %d, want %d: workers must give back what they hold", r.Epoch, first.Epoch+1)
+		}
+		if live := b.live(); live.State != "cooling_down" || live.Waiting != 1 {
+			t.Errorf("%+v", live)
+		}
+		st, err := b.s.Job(t.Context(), b.lane, job.ID(b.dump().ready[0].id))
+		if err != nil || st.WaitingFor != "cool_down" || time.Until(st.EstimatedSendAt) < 3*time.Second && b.mini == nil {
+			t.Errorf("%+v, %v", st, err)
+		}
+		b.pass(3900 * time.Millisecond)
+		r := b.turn(10)
+		if len(r.Leases) != 3 || r.Leases[0].Used != 0 {
+			t.Fatalf("%d leases near the end, %s", len(r.Leases), r.Why)
+		}
+		if ahead := r.Leases[0].Slot - r.Logical; ahead < 0 || ahead > 100_000 {
+			t.Errorf("the first slot lies %d µs ahead", ahead)
+		}
+		b.pass(1200 * time.Millisecond) // the job itself comes up to a second later
+		if l := b.lease(1)[0]; l.ID != two[0].ID || l.Used != 0 || l.Sent != 1 {
+			t.Errorf("%+v", l)
+		}
+		b.checkDump()
+	})
+}
+
+// A job that draws the answer again while others were delivered delays only itself.
+func TestThrottledJobDelaysOnlyItself(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), "", func(t *testing.T, b *bench) {
+		b.accept(newJobs(6, "")...)
+		bad := b.lease(1)[0]
+		b.holds("held", throttled(bad, time.Second, 0))
+		b.pass(3 * time.Second)
+		all := b.lease(6)
+		if last := all[5]; last.ID != bad.ID {
+			t.Errorf("the throttled job came back in front of others")
+		}
+		again := all[5]
+		b.turn(0, result(all[0], KindDelivered, HealthOK))
+		b.turn(0, throttled(again, 10*time.Second, bad.Slot))
+		if live := b.live(); live.State != "running" || live.Waiting != 1 {
+			t.Errorf("%+v", live)
+		}
+		// One of a job that drew it never, or before the others were delivered, cools again.
+		b.turn(0, throttled(all[1], 2*time.Second, 0))
+		if live := b.live(); live.State != "cooling_down" {
+			t.Errorf("%+v", live)
+		}
+		b.checkDump()
+	})
+}
+
+const brittle = `"breaker":{"failures":3,"open_for":"2s","max_open_for":"5s"},"retry":{"min_backoff":"10ms","max_backoff":"10ms"}`
+
+func bad(l Lease) Result {
+	r := result(l, KindRetry, HealthBad)
+	r.Delay = 10 * time.Millisecond
+	return r
+}
+
+// broken leases n jobs and lets them fail, and answers the leases that are still out.
+func (b *bench) broken(jobs, out int) []Lease {
+	b.t.Helper()
+	b.accept(newJobs(jobs, "")...)
+	leases := b.lease(3 + out)
+	b.holds("held", bad(leases[0]), bad(leases[1]), bad(leases[2]))
+	if live := b.live(); live.State != "breaker_open" {
+		b.t.Fatalf("%+v", live)
+	}
+	return leases[3:]
+}
+
+func TestBreakerOpensProbesAndCloses(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		out := b.broken(10, 2)
+		// What was sent before it opened neither closes it nor keeps it open for longer.
+		b.holds("held", result(out[0], KindDelivered, HealthOK), bad(out[1]))
+		if r := b.push(newJob(""))[0]; r.Verdict != Accepted || !r.EstimatedSendAt.IsZero() {
+			t.Errorf("a push meanwhile: %+v", r)
+		}
+		b.pass(2100 * time.Millisecond)
+		probe := b.turn(10)
+		if len(probe.Leases) != 1 {
+			t.Fatalf("%d probes", len(probe.Leases))
+		}
+		b.holds("held") // one at a time
+		b.holds("held", bad(probe.Leases[0]))
+		b.pass(2100 * time.Millisecond) // twice as long now
+		b.holds("held")
+		b.pass(2 * time.Second)
+		second := b.lease(1)[0]
+		if second.ID == probe.Leases[0].ID {
+			t.Error("the job that failed as a probe is the next probe")
+		}
+		r := b.turn(10, result(second, KindDead, HealthOK)) // a refusal is an answer
+		if len(r.Leases) != 9 || b.live().State != "running" {
+			t.Errorf("%d leases after the probe, %s, %+v", len(r.Leases), r.Why, b.live())
+		}
+		b.checkDump()
+	})
+}
+
+func TestBreakerGrowsAndIsCapped(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		b.broken(10, 0)
+		for _, open := range []time.Duration{2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+			b.pass(open - 700*time.Millisecond)
+			b.holds("held")
+			b.pass(800 * time.Millisecond)
+			b.holds("held", bad(b.lease(1)[0]))
+		}
+		b.checkDump()
+	})
+}
+
+// A probe without an answer is lost, not a failure: the next goes at once.
+func TestLostProbeIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(b *bench, probe Lease){
+		"released":  func(b *bench, probe Lease) { b.turn(0, result(probe, KindRelease, HealthNone)) },
+		"ran out":   func(b *bench, _ Lease) { b.pass(17 * time.Second) },
+		"back":      func(b *bench, probe Lease) { b.turn(0, result(probe, KindReturn, HealthNone)) },
+		"lost call": func(b *bench, probe Lease) { b.turnAs("w1", Turn{Lost: []LostCall{lostCall(b, probe)}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+				b.broken(10, 0)
+				b.pass(2100 * time.Millisecond)
+				probe := b.lease(1)[0]
+				b.holds("held")
+				lose(b, probe)
+				r := b.turn(10)
+				if len(r.Leases) != 1 {
+					t.Fatalf("%d probes, %s", len(r.Leases), r.Why)
+				}
+				if r := b.turn(10, result(r.Leases[0], KindDelivered, HealthOK)); len(r.Leases) == 0 {
+					t.Errorf("no leases after the probe: %s", r.Why)
+				}
+				b.checkDump()
+			})
+		})
+	}
+}
+
+func lostCall(b *bench, l Lease) LostCall {
+	b.t.Helper()
+	var call uint64
+	if n := strings.Split(l.Token, ":"); len(n) == 3 {
+		for _, c := range n[1] {
+			call = call*10 + uint64(c-'0')
+		}
+	}
+	return LostCall{Call: call, From: 0, To: l.Slot + time.Hour.Microseconds()}
+}
+
+// Successes between failures keep it closed, and so does a contract without one.
+func TestBreakerStaysClosed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more string
+		ends func(i int, l Lease) Result
+	}{
+		"not in a row": {brittle, func(i int, l Lease) Result {
+			return map[bool]Result{true: result(l, KindDelivered, HealthOK), false: bad(l)}[i%3 == 2]
+		}},
+		"none":           {`"breaker":{"failures":0}`, func(_ int, l Lease) Result { return bad(l) }},
+		"refusals":       {brittle, func(_ int, l Lease) Result { return result(l, KindDead, HealthOK) }},
+		"nothing learnt": {brittle, func(_ int, l Lease) Result { return result(l, KindReturn, HealthNone) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(1000), c.more, func(t *testing.T, b *bench) {
+				b.accept(newJobs(12, "")...)
+				var ends []Result
+				for i, l := range b.lease(11) {
+					ends = append(ends, c.ends(i, l))
+				}
+				if r := b.turn(1, ends...); len(r.Leases) != 1 || b.live().State != "running" {
+					t.Errorf("%d leases, %s, %+v", len(r.Leases), r.Why, b.live())
+				}
+				b.checkDump()
+			})
+		})
+	}
+}
+
+// A contract without a breaker ends one that is open.
+func TestContractEndsTheBreaker(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		b.broken(10, 0)
+		b.apply(perSecond(1000), `"breaker":{"failures":0}`)
+		if r := b.turn(7); len(r.Leases) != 7 || b.live().State != "running" {
+			t.Errorf("%d leases, %s, %+v", len(r.Leases), r.Why, b.live())
+		}
+	})
+}
+
+// What may have been sent is never sent again where a job goes at most once.
+func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), `"delivery":"at_most_once","durability":"replica"`, func(t *testing.T, b *bench) {
+		b.accept(newJobs(2, "")...)
+		leases := b.lease(2)
+		if held, err := b.s.Start(t.Context(), b.lane, destination.Memory, leases[:1]); err != nil || !held[0] {
+			t.Fatalf("%v, %v", held, err)
+		}
+		b.pass(17 * time.Second)
+		again := b.lease(1)[0]
+		if again.ID != leases[1].ID {
+			t.Errorf("the started job was handed out again")
+		}
+		if got := b.state(leases[0].ID); got != job.Unknown {
+			t.Errorf("the started job is %s", got)
+		}
+		b.checkDump()
+	})
+}
