@@ -228,7 +228,7 @@ func TestJobView(t *testing.T) {
 	r := do(newTestAPI(t, s), "GET", bankJobs+"/"+string(s.status.ID), nil)
 	var got jobView
 	r.into(t, &got)
-	if got.ID != s.status.ID || got.Destination != "bank" || got.State != job.Waiting || got.Position != 3 || got.WaitingFor != "back_off" || got.Metadata["order"] != "77" {
+	if got.ID != s.status.ID || got.Destination != "bank" || got.State != job.Waiting || got.Position == nil || *got.Position != 3 || got.WaitingFor != "back_off" || got.Metadata["order"] != "77" {
 		t.Errorf("%s", r.body)
 	}
 	if got.CreatedAt == nil || *got.CreatedAt != "2026-12-01T09:00:00.001Z" || got.DeliverAt != nil || len(got.Attempts) != 1 || got.Attempts[0].DurationMS != 12 {

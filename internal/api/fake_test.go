@@ -40,9 +40,14 @@ type fakeStore struct {
 	deleted  string
 	status   *queue.Status
 	panics   bool
-	onPush   func() error
-	hold     chan struct{} // when set, a push waits for it
-	began    chan struct{} // when set, told of each push
+
+	acts      []string // what was done with jobs
+	query     queue.Query
+	operation *queue.Operation
+
+	onPush func() error
+	hold   chan struct{} // when set, a push waits for it
+	began  chan struct{} // when set, told of each push
 }
 
 // bankContract is what the fake store holds, as an operator writes it.

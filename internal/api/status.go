@@ -35,7 +35,8 @@ type jobView struct {
 	Attempts        []attemptView     `json:"attempts"`
 	Response        *responseView     `json:"response,omitempty" doc:"Of the destination, where its contract keeps it"`
 	Redrives        int               `json:"redrives"`
-	Position        int64             `json:"position" doc:"Jobs of the same tenant that go before it"`
+	Reason          string            `json:"reason,omitempty" doc:"Of the person who resolved the job"`
+	Position        *int64            `json:"position,omitempty" doc:"Jobs of the same tenant that go before it, while it is live; lists do not tell"`
 	EstimatedSendAt *string           `json:"estimated_send_at" format:"date-time"`
 	WaitingFor      string            `json:"waiting_for,omitempty" doc:"What binds"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
@@ -101,27 +102,36 @@ func (a *API) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	return &jobOutput{Body: v}, nil
 }
 
+// findJob finds a job that the caller may know of: who may only enqueue sees
+// only what is its own.
 func (a *API) findJob(ctx context.Context, in *jobInput) (*queue.Status, error) {
+	s, err := a.lookUp(ctx, in)
+	if p := callOf(ctx).producer; err == nil && !p.may(ScopeRead) && !p.may(ScopeOperate) && s.Producer != p.name {
+		return nil, noJob(in.ID)
+	}
+	return s, err
+}
+
+func noJob(id string) error {
+	return job.Errorf(job.CodeJobNotFound, "there is no job %q, or what was kept of it is gone", clip(id, 40))
+}
+
+func (a *API) lookUp(ctx context.Context, in *jobInput) (*queue.Status, error) {
 	if destination.ValidName(in.Destination) != nil {
 		return nil, noDestination(in.Destination)
 	}
-	missing := job.Errorf(job.CodeJobNotFound, "there is no job %q, or what was kept of it is gone", clip(in.ID, 40))
 	id, err := job.ParseID(in.ID)
 	if err != nil {
-		return nil, missing
+		return nil, noJob(in.ID)
 	}
 	sctx, cancel := storeContext(ctx)
 	defer cancel()
 	s, err := a.cfg.Store.Job(sctx, in.Destination, id)
 	if job.CodeOf(err) == job.CodeJobNotFound {
-		return nil, missing // in the same words as for a job of others
+		return nil, noJob(in.ID) // in the same words as for a job of others
 	}
 	if err != nil {
 		return nil, storeError(sctx, err)
-	}
-	// Who may only enqueue sees only what is its own.
-	if p := callOf(ctx).producer; !p.may(ScopeRead) && s.Producer != p.name {
-		return nil, missing
 	}
 	return s, nil
 }
@@ -131,7 +141,7 @@ func viewJob(name string, s *queue.Status) jobView {
 		ID: s.ID, Destination: name, State: s.State, Outcome: s.Outcome,
 		Producer: s.Producer, Tenant: s.Tenant, Priority: s.Priority,
 		CreatedAt: stamp(s.CreatedAt), DeliverAt: stamp(s.DeliverAt), ExpiresAt: stamp(s.ExpiresAt), FinishedAt: stamp(s.FinishedAt),
-		Attempts: []attemptView{}, Position: s.Position, EstimatedSendAt: stamp(s.EstimatedSendAt),
+		Attempts: []attemptView{}, Redrives: s.Redrives, Reason: s.Reason, EstimatedSendAt: stamp(s.EstimatedSendAt),
 		WaitingFor: s.WaitingFor, Metadata: s.Metadata,
 	}
 	for _, t := range s.Attempts {
@@ -139,6 +149,9 @@ func viewJob(name string, s *queue.Status) jobView {
 			Number: t.Number, StartedAt: stamp(t.StartedAt), DurationMS: t.DurationMS,
 			Outcome: t.Outcome, HTTPStatus: t.HTTPStatus, Error: t.Error,
 		})
+	}
+	if s.State.Live() {
+		v.Position = &s.Position
 	}
 	return v
 }

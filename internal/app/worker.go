@@ -114,9 +114,9 @@ func (w *Worker) start(ctx context.Context) error {
 	wake := subscribe(db)
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes
-	store.Tell(newCounts(reg))
+	store.Tell(newCounts(reg, w.log))
 	w.drain = drain.New(config, store, store, sender)
-	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg,
+	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Operator: store, Logger: w.log, Metrics: reg,
 		Each: func(ctx context.Context) error {
 			return errors.Join(store.SetSenders(ctx, w.cfg.concurrency), keepSeries(ctx, store, metrics))
 		}}, db.Client())

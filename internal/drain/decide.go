@@ -43,7 +43,7 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	}
 	if out.Kind.Final() {
 		final := queue.FinalNote(j, note.Attempts)
-		final.Response = res.Response
+		final.Response, final.Redrives = res.Response, note.Redrives
 		note = *final
 	}
 	out.Note = note.Encode()

@@ -16,9 +16,6 @@ import (
 // repeated push is harmless.
 const minDoneKept = 15 * time.Minute
 
-// deleteWithin bounds a delete of many jobs; a sweep finishes what is left.
-const deleteWithin = time.Minute
-
 // minTombstone is how long a deleted lane's slots are remembered at least.
 const minTombstone = 24 * time.Hour
 
@@ -170,34 +167,27 @@ func (s *Store) DeleteOf(ctx context.Context, set, name string, ifVersion int64,
 			keep = tombstone(d.Contract)
 		}
 	}
-	// A caller that leaves must not leave a lane half deleted.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
-	defer cancel()
-	for {
-		reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds(), set})
-		if err != nil {
-			return 0, err
-		}
-		p := parser{}
-		list := p.list(reply)
-		switch verdict := p.text(list, 0); verdict {
-		case "more":
-			continue
-		case "deleted":
-			return p.micros(list, 1), p.err
-		case "no_lane":
-			return 0, noLane(name)
-		case "version_mismatch":
-			return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
-		case "owned_by_file":
-			return 0, job.Errorf(job.CodeOwnedByFile, "a file of the set %s owns %q; remove it there and prune, or delete it with set=%s", owner, name, owner)
-		case "owned_by_other":
-			return 0, job.Errorf(job.CodeOwnedByFile, "the set %s does not own %q: the API or another set made it", set, name)
-		case "not_empty":
-			return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
-		default:
-			return 0, fmt.Errorf("delete: unknown verdict %q", verdict)
-		}
+	reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds(), set})
+	if err != nil {
+		return 0, err
+	}
+	p := parser{}
+	list := p.list(reply)
+	switch verdict := p.text(list, 0); verdict {
+	case "deleted":
+		return p.micros(list, 1), p.err
+	case "no_lane":
+		return 0, noLane(name)
+	case "version_mismatch":
+		return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
+	case "owned_by_file":
+		return 0, job.Errorf(job.CodeOwnedByFile, "a file of the set %s owns %q; remove it there and prune, or delete it with set=%s", owner, name, owner)
+	case "owned_by_other":
+		return 0, job.Errorf(job.CodeOwnedByFile, "the set %s does not own %q: the API or another set made it", set, name)
+	case "not_empty":
+		return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
+	default:
+		return 0, fmt.Errorf("delete: unknown verdict %q", verdict)
 	}
 }
 

@@ -8,7 +8,7 @@ end
 
 local function load_contract()
   fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
-    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max', 'deleting',
+    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',
     'breaker', 'delivery', 'durability', 'adaptive'}, C)
   if not C.version and not C.limits then return 'no_lane' end
   for _, n in ipairs({'version', 'gen', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history', 'share',
@@ -32,7 +32,7 @@ end
 -- is_marked says that a worker could not read the rest of this contract.
 local function is_marked() return S.faulty and tonumber(S.faulty) == C.version end
 
-local function is_paused() return is_marked() or C.paused == '1' or (S.opaused and S.opaused ~= '') or C.deleting == '1' end
+local function is_paused() return is_marked() or C.paused == '1' or (S.opaused and S.opaused ~= '') end
 
 -- generation counts how often a lane of this name was created; the shard's list
 -- remembers it when the lane is gone.

@@ -54,6 +54,8 @@ var (
 	readScript   = script("read", "oldest", "read")
 	surveyScript = script("survey", "oldest", "survey")
 	mendScript   = script("mend", "mend")
+	listScript   = script("list", "list")
+	actScript    = script("act", "act", "act_main")
 	glanceScript = redisdb.NewScript("glance", lua("glance"))
 	startScript  = redisdb.NewScript("start", redisdb.Prelude(), sharedbucket.EnvLua(), lua("envelope"), lua("start"))
 	claimScript  = redisdb.NewScript("claim", lua("claim_args"), sharedbucket.EnvLua(), sharedbucket.ClockLua(), lua("claim"))
@@ -61,5 +63,5 @@ var (
 
 // Scripts lists every script, for loading ahead and for tests of their headers.
 func Scripts() []*redisdb.Script {
-	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, glanceScript, startScript, claimScript}
+	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, listScript, actScript, glanceScript, startScript, claimScript}
 }

@@ -27,7 +27,7 @@ local function survey_lane(now, raw, known)
   local idle = brief(known)
   if idle then return idle end
   local status = load_contract()
-  if status == 'no_lane' or C.deleting == '1' then return {'no_lane'} end
+  if status == 'no_lane' then return {'no_lane'} end
   load_state()
   if is_marked() then status = 'faulty' end
   local class, c = call('HGET', K.conf, 'class') or '', survey_counts()

@@ -153,6 +153,14 @@ func (k *Keys) Token(lane string) (token, lock string, err error) {
 // Meta is the key of what holds for the whole namespace.
 func (k *Keys) Meta() string { return "tundish:{" + k.namespace + "}:meta" }
 
+// Operations is the key of the list of operations on many jobs.
+func (k *Keys) Operations() string { return "tundish:{" + k.namespace + "}:ops" }
+
+// Operation is the key of an operation on the jobs of a lane, which must be of
+// a valid name: in the lane's shard, so that its progress is written in one
+// step with what it does. No key of a lane has that form.
+func (k *Keys) Operation(lane, id string) string { return k.tags[ShardOf(lane)] + "op~" + id }
+
 // Wake is the channel on which a lane's name is published when work came for it.
 func (k *Keys) Wake() string { return "tundish:" + k.namespace + ":wake" }
 
