@@ -24,7 +24,7 @@ type batchOutput struct {
 }
 
 func (o *batchOutput) write(w http.ResponseWriter) {
-	o.Quota.set(w.Header())
+	o.set(w.Header())
 	writeJSON(w, http.StatusOK, typeJSON, &o.Body)
 }
 

@@ -34,7 +34,7 @@ type pushOutput struct {
 
 func (o *pushOutput) write(w http.ResponseWriter) {
 	h := w.Header()
-	o.Quota.set(h)
+	o.set(h)
 	h.Set("Location", o.Location)
 	h.Set("Tundish-Job-Id", o.JobID)
 	setGiven(h, "Idempotent-Replayed", o.Replayed)

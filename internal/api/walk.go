@@ -22,12 +22,12 @@ func members(raw []byte) ([]member, bool) {
 		return nil, false
 	}
 	list := make([]member, 0, 4) // as many as most have
-	ok := true
 	for w.more('}') {
-		var m member
-		if m.name, ok = name(w.value()); !ok {
+		s, ok := name(w.value())
+		if !ok {
 			return nil, false
 		}
+		m := member{name: s}
 		w.space()
 		w.at++ // the colon
 		m.value = w.value()

@@ -33,6 +33,42 @@ func enqueuerConfig(c Common) EnqueuerConfig {
 	return EnqueuerConfig{Common: c, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", MetricsDestinations: "200"}
 }
 
+// startEnqueuer starts an enqueuer that ends with the test.
+func startEnqueuer(t *testing.T, c EnqueuerConfig) *Enqueuer {
+	t.Helper()
+	e, err := NewEnqueuer(c, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// startWorker starts a worker that ends with the test.
+func startWorker(t *testing.T, c WorkerConfig) *Worker {
+	t.Helper()
+	w, err := NewWorker(c, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// bankAt50 is the path of a file with the destination "bank" at 50 per second.
+func bankAt50(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "d.yaml")
+	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
+	return path
+}
+
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -239,18 +275,10 @@ func destinationRate(t *testing.T, addr string) (float64, int) {
 func TestDestinationsFile(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	path := filepath.Join(t.TempDir(), "d.yaml")
-	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
+	path := bankAt50(t)
 	c := enqueuerConfig(common(t, server.URL()))
 	c.Destinations = path
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := startEnqueuer(t, c)
 	if rate, _ := destinationRate(t, e.Addr()); rate != 50 {
 		t.Fatalf("rate %v after the start", rate)
 	}
@@ -296,14 +324,7 @@ func TestVanishedDestinationIsOrphaned(t *testing.T) {
 	write(t, path, both)
 	c := enqueuerConfig(common(t, server.URL()))
 	c.Destinations = path
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := startEnqueuer(t, c)
 	bank := "http://" + e.Addr() + "/v1/destinations/bank"
 	remove := func() int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, bank, nil)
@@ -343,15 +364,7 @@ func TestAFileLeavesOthersAlone(t *testing.T) {
 		write(t, path, "set: "+set+"\n"+strings.ReplaceAll(bankFile, "%RATE%", rate))
 		c := enqueuerConfig(shared)
 		c.Destinations = path
-		e, err := NewEnqueuer(c, quiet())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(e.Stop)
-		return e
+		return startEnqueuer(t, c)
 	}
 	start("payments", "50")
 	other := start("mails", "99")
@@ -363,18 +376,9 @@ func TestAFileLeavesOthersAlone(t *testing.T) {
 func TestFleetMetrics(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	path := filepath.Join(t.TempDir(), "d.yaml")
-	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
 	c := enqueuerConfig(common(t, server.URL()))
-	c.Destinations = path
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	c.Destinations = bankAt50(t)
+	e := startEnqueuer(t, c)
 	_, body := get(t, "http://"+e.AdminAddr()+"/metrics")
 	for _, want := range []string{
 		`tundish_queue_jobs{destination="bank",state="ready"} 0`, `tundish_queue_capacity_jobs{destination="bank"} 10000`,

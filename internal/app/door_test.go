@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,19 +13,6 @@ import (
 	"tundish/internal/queue"
 	"tundish/internal/redistest"
 )
-
-func startEnqueuer(t *testing.T, c EnqueuerConfig) *Enqueuer {
-	t.Helper()
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	return e
-}
 
 // pushAs pushes to bank under a Host and gives the status and the body of the answer.
 func pushAs(t *testing.T, e *Enqueuer, host string) (int, string) {
@@ -54,10 +40,8 @@ func pushAs(t *testing.T, e *Enqueuer, host string) (int, string) {
 func TestDestinationsOfTheFileAreNeverUnknown(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	path := filepath.Join(t.TempDir(), "d.yaml")
-	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
 	c := enqueuerConfig(common(t, redis.URL()))
-	c.Destinations = path
+	c.Destinations = bankAt50(t)
 	e := startEnqueuer(t, c)
 	if status, body := pushAs(t, e, ""); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, body)

@@ -23,15 +23,7 @@ func TestFileOfWhichAPartIsNotInForce(t *testing.T) {
 	newEnqueuer := func(destinations string) *Enqueuer {
 		c := enqueuerConfig(shared)
 		c.Destinations = destinations
-		e, err := NewEnqueuer(c, quiet())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(e.Stop)
-		return e
+		return startEnqueuer(t, c)
 	}
 	newEnqueuer(path)
 	for name, c := range map[string]struct {
@@ -72,18 +64,9 @@ func reloaded(t *testing.T, e *Enqueuer) int {
 func TestWhatIsNotInForceIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	shared := common(t, redistest.Shared(t).URL())
-	path := filepath.Join(t.TempDir(), "d.yaml")
-	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
 	c := enqueuerConfig(shared)
-	c.Destinations = path
-	first, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer first.Stop()
+	c.Destinations = bankAt50(t)
+	first := startEnqueuer(t, c)
 
 	other := filepath.Join(t.TempDir(), "d.yaml")
 	write(t, other, "set: mails\n"+strings.ReplaceAll(bankFile, "%RATE%", "9"))

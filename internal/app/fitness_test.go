@@ -34,15 +34,7 @@ func startWithBank(t *testing.T, server *redistest.Server) *Enqueuer {
 	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
 	c := enqueuerConfig(common(t, server.URL()))
 	c.Destinations, c.fitEvery = path, 50*time.Millisecond
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	return e
+	return startEnqueuer(t, c)
 }
 
 // A Redis that answers and takes no writes cannot hold jobs: the door is not
@@ -104,14 +96,7 @@ func TestEvictingPolicyIsNoticed(t *testing.T) {
 	server := redistest.Start(t)
 	e := startWithBank(t, server)
 	config := workerConfig(e.cfg.Common)
-	w, err := NewWorker(config, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
+	w := startWorker(t, config)
 	server.Config(t, "maxmemory-policy", "allkeys-lru")
 	server.Config(t, "maxmemory", "1gb")
 	for _, addr := range []string{e.AdminAddr(), w.AdminAddr()} {
@@ -130,14 +115,7 @@ func TestEvictingPolicyIsNoticed(t *testing.T) {
 func TestReadyOnCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithCluster())
-	e, err := NewEnqueuer(enqueuerConfig(common(t, server.ClusterURL())), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := startEnqueuer(t, enqueuerConfig(common(t, server.ClusterURL())))
 	if code, body := get(t, "http://"+e.AdminAddr()+"/readyz"); code != http.StatusOK {
 		t.Errorf("%d %s", code, body)
 	}

@@ -67,14 +67,7 @@ func TestKeysFileIsFollowed(t *testing.T) {
 	mount(t, folder, "..1", keysText("one"))
 	c := enqueuerConfig(common(t, redistest.Shared(t).URL()))
 	c.Keys = path
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := startEnqueuer(t, c)
 	answers := func(one, two int) bool { return asks(t, e.Addr(), "one") == one && asks(t, e.Addr(), "two") == two }
 	reload := func(want string) bool {
 		_, body := get(t, "http://"+e.AdminAddr()+"/metrics")

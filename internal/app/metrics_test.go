@@ -104,26 +104,10 @@ func documented(t *testing.T) (all map[string]exposed, fleet map[string]bool) {
 func TestThePageTellsWhatTheProgramsExpose(t *testing.T) {
 	t.Parallel()
 	shared := common(t, redistest.Shared(t).URL())
-	path := filepath.Join(t.TempDir(), "d.yaml")
-	write(t, path, strings.ReplaceAll(bankFile, "%RATE%", "50"))
 	c := enqueuerConfig(shared)
-	c.Destinations = path
-	e, err := NewEnqueuer(c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
-	w, err := NewWorker(workerConfig(shared), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
+	c.Destinations = bankAt50(t)
+	e := startEnqueuer(t, c)
+	w := startWorker(t, workerConfig(shared))
 	client := redistest.Shared(t).Client(t)
 	eventually(t, "the worker tells how many senders it has", func() bool {
 		return client.HGet(t.Context(), "tundish:{"+shared.Namespace+"}:meta", "senders").Val() == "100"
@@ -251,14 +235,7 @@ func TestCountsOfScripts(t *testing.T) {
 // A flood of names at the door, in paths, methods and destinations, adds no series.
 func TestFloodAtTheDoorAddsNoSeries(t *testing.T) {
 	t.Parallel()
-	e, err := NewEnqueuer(enqueuerConfig(common(t, redistest.Shared(t).URL())), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := startEnqueuer(t, enqueuerConfig(common(t, redistest.Shared(t).URL())))
 	flood := func(round int) int {
 		for i := range 20 {
 			for _, path := range []string{"/v1/destinations/d-%d-%d/jobs", "/v1/destinations/d-%d-%d", "/nowhere-%d-%d", "/v1/destinations/d-%d-%d/jobs/x"} {

@@ -55,24 +55,10 @@ func TestStartPaused(t *testing.T) {
 	write(t, file, strings.ReplaceAll(strings.ReplaceAll(bankFile, "%RATE%", "50"), "http://192.0.2.1/pay", url))
 	ec := enqueuerConfig(shared)
 	ec.Destinations = file
-	e, err := NewEnqueuer(ec, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := startEnqueuer(t, ec)
 	wc := workerConfig(shared)
 	wc.StartPaused = true
-	w, err := NewWorker(wc, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
+	w := startWorker(t, wc)
 	admin := "http://" + w.AdminAddr()
 	if code, body := get(t, admin+"/readyz"); code != http.StatusOK || !strings.Contains(body, "started paused") {
 		t.Errorf("readyz: %d %s", code, body)

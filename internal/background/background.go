@@ -60,6 +60,7 @@ type Background struct {
 	repairs *prometheus.CounterVec
 	turned  prometheus.Gauge
 	cancel  context.CancelFunc
+	stop    chan struct{} // closed when it stops
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
@@ -71,7 +72,8 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 	if cfg.Every <= 0 {
 		cfg.Every = sweepEvery
 	}
-	b := &Background{cfg: cfg, queue: "tundish-" + cfg.Namespace, log: cfg.Logger.With("component", "background"), client: asynq.NewClientFromRedisClient(client)}
+	b := &Background{cfg: cfg, queue: "tundish-" + cfg.Namespace, log: cfg.Logger.With("component", "background"), client: asynq.NewClientFromRedisClient(client),
+		stop: make(chan struct{})}
 	b.repairs = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tundish", Name: "sweep_repairs_total",
 		Help: "What sweeps of this process mended; any is an alert."}, []string{"kind"})
 	for _, kind := range []string{"due_entry", "lease"} {
@@ -82,7 +84,7 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(b.repairs, b.turned)
 	}
-	b.server = asynq.NewServerFromRedisClient(client, asynq.Config{
+	b.server = asynq.NewServerFromRedisClient(calm{client, b.stop}, asynq.Config{
 		Concurrency: 2, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
 		Logger: newLogger(b.log), LogLevel: asynq.WarnLevel,
 	})
@@ -104,6 +106,7 @@ func (b *Background) Start() error {
 
 // Stop ends both; a task under way is taken up again by another worker.
 func (b *Background) Stop() {
+	close(b.stop)
 	b.cancel()
 	b.wg.Wait()
 	b.server.Shutdown()

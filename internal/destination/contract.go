@@ -27,6 +27,7 @@ type Contract struct {
 	Idempotency Idempotency
 	Retry       Retry
 	Breaker     Breaker
+	Adaptive    Adaptive
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
 
@@ -144,6 +145,23 @@ type Breaker struct {
 	Failures   int           // in a row that open it; 0: never
 	OpenFor    time.Duration // the first time; doubled each time a probe fails
 	MaxOpenFor time.Duration
+}
+
+// Adaptive lets the rate follow what the destination can take, below its limits.
+type Adaptive struct {
+	Enabled bool
+	Floor   float64 // in the unit of the tightest limit; the rate is never cut below
+}
+
+// Tightest is the limit that lets the least through.
+func (c *Contract) Tightest() Limit {
+	tightest := c.Limits[0]
+	for _, l := range c.Limits {
+		if float64(l.Rate)/l.Per.Seconds() < float64(tightest.Rate)/tightest.Per.Seconds() {
+			tightest = l
+		}
+	}
+	return tightest
 }
 
 // Retention says how long what has ended is kept.

@@ -17,6 +17,7 @@ type Filled struct {
 	Idempotency FilledIdempotency `json:"idempotency"`
 	Retry       FilledRetry       `json:"retry"`
 	Breaker     FilledBreaker     `json:"breaker"`
+	Adaptive    FilledAdaptive    `json:"adaptive"`
 	Retention   FilledRetention   `json:"retention"`
 	Paused      bool              `json:"paused"`
 }
@@ -77,6 +78,12 @@ type FilledBreaker struct {
 	MaxOpenFor string `json:"max_open_for"`
 }
 
+// FilledAdaptive is whether the rate follows the destination, and its floor.
+type FilledAdaptive struct {
+	Enabled bool    `json:"enabled"`
+	Floor   float64 `json:"floor"`
+}
+
 // FilledRetention says how long what has ended is kept.
 type FilledRetention struct {
 	Finished    string `json:"finished"`
@@ -120,6 +127,7 @@ func Effective(c *Contract) Filled {
 			OpenFor:    FormatDuration(c.Breaker.OpenFor),
 			MaxOpenFor: FormatDuration(c.Breaker.MaxOpenFor),
 		},
+		Adaptive: FilledAdaptive(c.Adaptive),
 		Retention: FilledRetention{
 			Finished:    FormatDuration(c.Retention.Finished),
 			Dead:        FormatDuration(c.Retention.Dead),

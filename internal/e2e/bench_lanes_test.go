@@ -91,12 +91,8 @@ func crowded(b *testing.B, s *section, c crowd, workers int) {
 func (r *rig) writesBetween(from, to int64) map[string][]int64 {
 	r.Helper()
 	r.eventually("the write logs of the span", patience, func() bool { return bank.Monotonic() > to+int64(500*time.Millisecond) })
-	writes, err := bank.ReadWriteLogs(r.logs...)
-	if err != nil {
-		r.Fatal(err)
-	}
 	out := map[string][]int64{}
-	for _, w := range writes {
+	for _, w := range r.writes(r.logs...) {
 		if w.At >= from && w.At < to {
 			out[w.Lane] = append(out[w.Lane], w.At)
 		}

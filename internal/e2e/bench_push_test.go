@@ -43,13 +43,14 @@ func serveBare() {
 
 var bareServes = regexp.MustCompile(`bare handler on (\S+):`)
 
-func (r *rig) startBare() (addr string) {
+func (r *rig) startBare() (addr string, pid int) {
 	r.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		r.Fatal(err)
 	}
-	return spawn(r, "bare handler", self, bareFlag).said(r, bareServes)[1]
+	p := spawn(r, "bare handler", self, bareFlag)
+	return p.said(r, bareServes)[1], p.cmd.Process.Pid
 }
 
 // caller is a connection over which requests go that were made before: what it
@@ -129,8 +130,11 @@ type pushMode struct {
 	contentType string
 }
 
-// rate is how many requests a second a server answers over so many kept connections.
-func (m *pushMode) rate(t testing.TB, addr, path, status string, d time.Duration) float64 {
+// pushed is what a server did in a run: requests a second, and its processor time for each in µs.
+type pushed struct{ rate, cpu []float64 }
+
+// run asks the server of the process for as many answers as it gives over so many kept connections.
+func (m *pushMode) run(t testing.TB, to *pushed, pid int, addr, path, status string, d time.Duration) {
 	t.Helper()
 	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, addr, m.contentType, len(m.body), m.body)
 	callers := make(chan *caller, m.connections)
@@ -161,8 +165,10 @@ func (m *pushMode) rate(t testing.TB, addr, path, status string, d time.Duration
 	if t.Failed() {
 		t.FailNow() // a connection is missing
 	}
+	before := cpu(t, pid)
 	n, took := round(d)
-	return perSecond(n, took)
+	to.rate = append(to.rate, perSecond(n, took))
+	to.cpu = append(to.cpu, micros(cpu(t, pid)-before)/float64(max(n, 1)))
 }
 
 // BenchmarkPushHTTP pushes to an enqueuer, and the same requests to a handler
@@ -171,11 +177,12 @@ func BenchmarkPushHTTP(b *testing.B) {
 	s := &section{file: "20-push-http", title: "Pushes over HTTP",
 		about: fmt.Sprintf("Requests over kept connections to an enqueuer process, and the same requests to a process whose handler reads the body and answers 202; "+
 			"bodies of %d bytes. The client is lean, and shares the machine with the servers and Redis. *Ratio* is ours over the bare handler's; "+
-			"with one connection the bar is on the time of a push, over that of the bare handler and one PING of Redis together.", smallBody),
-		head: []string{"connections", "jobs/request", "requests/s", "jobs/s", "bare handler", "ratio", "time over bare + PING", "bar"}}
+			"with one connection the bar is on the time of a push, over that of the bare handler and one PING of Redis together. "+
+			"*CPU* is that of the enqueuer, and of the bare handler's process.", smallBody),
+		head: []string{"connections", "jobs/request", "requests/s", "jobs/s", "bare handler", "ratio", "time over bare + PING", "CPU/request", "of the bare handler", "bar"}}
 	r := newRig(b, true)
 	r.startEnqueuer()
-	bare := r.startBare()
+	bare, barePID := r.startBare()
 	l := openLanes(b, r.redis)
 	single := string(bodyOf(smallBody))
 	one := `{"body":` + single + `}`
@@ -185,7 +192,7 @@ func BenchmarkPushHTTP(b *testing.B) {
 		{name: "batch", connections: 1, jobs: 100, path: "/jobs/batch", status: "200", body: strings.Repeat(one+"\n", 100), contentType: "application/x-ndjson"},
 	}
 	d := either(200*time.Millisecond, 1500*time.Millisecond)
-	ours, theirs := make([][]float64, len(modes)), make([][]float64, len(modes))
+	ours, theirs := make([]pushed, len(modes)), make([]pushed, len(modes))
 	var ping []float64
 	addr := strings.TrimPrefix(r.enqueuers[0].url, "http://")
 	for b.Loop() {
@@ -193,14 +200,14 @@ func BenchmarkPushHTTP(b *testing.B) {
 			m := &modes[i]
 			l.empty()
 			l.apply("bank", "https://bank.example/", 50, time.Second, roomy)
-			ours[i] = append(ours[i], m.rate(b, addr, "/v1/destinations/bank"+m.path, m.status, d))
-			theirs[i] = append(theirs[i], m.rate(b, bare, "/", "202", d))
+			m.run(b, &ours[i], r.enqueuers[0].cmd.Process.Pid, addr, "/v1/destinations/bank"+m.path, m.status, d)
+			m.run(b, &theirs[i], barePID, bare, "/", "202", d)
 		}
 		ping = append(ping, l.ping(d/4))
 	}
 	for i := range modes {
 		m := &modes[i]
-		own, other := median(ours[i]), median(theirs[i])
+		own, other := median(ours[i].rate), median(theirs[i].rate)
 		held, over := "", ""
 		switch m.name {
 		case "one":
@@ -209,10 +216,11 @@ func BenchmarkPushHTTP(b *testing.B) {
 		case "many":
 			held = bar(own/other >= 0.3, "ratio ≥ 0.3")
 		}
-		s.row(count(m.connections), count(m.jobs), count(own), count(own*float64(m.jobs)), count(other), fmt.Sprintf("%.2f", own/other), over, held)
+		s.row(count(m.connections), count(m.jobs), count(own), count(own*float64(m.jobs)), count(other), fmt.Sprintf("%.2f", own/other), over,
+			fmt.Sprintf("%.0f µs", median(ours[i].cpu)), fmt.Sprintf("%.0f µs", median(theirs[i].cpu)), held)
 		b.ReportMetric(own/other, m.name+"-ratio")
 	}
-	s.note("One PING took %.0f µs, one request to the bare handler over one connection %.0f µs.", 1e6*median(ping), 1e6/median(theirs[0]))
+	s.note("One PING took %.0f µs, one request to the bare handler over one connection %.0f µs.", 1e6*median(ping), 1e6/median(theirs[0].rate))
 	s.publish(b)
 }
 

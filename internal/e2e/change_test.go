@@ -11,12 +11,8 @@ import (
 // writesAfter are the writes of a lane after a moment.
 func (r *rig) writesAfter(lane string, moment int64) []bank.Write {
 	r.Helper()
-	writes, err := bank.ReadWriteLogs(r.logs...)
-	if err != nil {
-		r.Fatal(err)
-	}
 	var late []bank.Write
-	for _, w := range bank.OfLane(writes, lane) {
+	for _, w := range bank.OfLane(r.writes(r.logs...), lane) {
 		if w.At > moment {
 			late = append(late, w)
 		}
@@ -28,11 +24,7 @@ func TestPauseAndResumeUnderLoad(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 150
 	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(2, rate, jobs)
 	r.requests(site, 50)
 
 	effective := r.pause("bank")

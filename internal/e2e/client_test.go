@@ -76,6 +76,7 @@ type contract struct {
 	Per      string // default 1s
 	Capacity int    // default 10000
 	Timeout  string // default 5s
+	More     string // further fields, each with a comma before it
 }
 
 func (c contract) json() string {
@@ -90,7 +91,7 @@ func (c contract) json() string {
 	}
 	return fmt.Sprintf(`{"target": {"http": {"url": %q, "timeout": %q}},
 		"limits": [{"name": "tps", "algorithm": "leaky_bucket", "rate": %d, "per": %q}],
-		"queue": {"capacity": %d}, "retry": {"min_backoff": "100ms", "max_backoff": "1s"}}`, c.URL, c.Timeout, c.Rate, c.Per, c.Capacity)
+		"queue": {"capacity": %d}, "retry": {"min_backoff": "100ms", "max_backoff": "1s"}%s}`, c.URL, c.Timeout, c.Rate, c.Per, c.Capacity, c.More)
 }
 
 func (r *rig) at(destination string) string {

@@ -79,6 +79,47 @@ func TestClusterLosesANodeAndGetsItBack(t *testing.T) {
 	}
 }
 
+// The slot of a busy destination goes from master to master and back, and the
+// last one that has it is killed: pushes and sending go on soon after each.
+func TestClusterMovesSlotsUnderLoad(t *testing.T) {
+	t.Parallel()
+	takeSeats(t, false)
+	nodes := redistest.StartNodes(t, 3, redistest.WithAOF())
+	r := newRigOn(t, nodes.URL())
+	r.startEnqueuer()
+	r.startWorkers(2)
+	const rate = 50
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	backlog := r.push("bank", 50)
+	pushes := r.startStream("bank", 20*time.Millisecond)
+	r.requests(site, 20)
+	at := holder(t, nodes, "bank")
+	for range 3 {
+		to := (at + 1) % len(nodes)
+		nodes.Move(t, "*:bank:conf", at, to)
+		at = to
+		r.sendsAgain("bank", bank.Monotonic())
+		r.takenNow(pushes, soon)
+		seen, _ := site.Arrivals()
+		r.requests(site, len(seen)+rate/2)
+	}
+	taken, refused := pushes.count()
+	if refused > taken/10 {
+		t.Errorf("%d pushes were refused while slots moved, %d taken", refused, taken)
+	}
+	nodes[at].Kill(t)
+	r.refusedNow(pushes)
+	nodes[at].Restart(t)
+	r.takenNow(pushes, 5*time.Second)
+	ids, all := pushes.end()
+	r.allRetryLater(all)
+	t.Logf("%d pushes taken, %d refused, %d of them while slots moved", len(ids), len(all), refused)
+	ids = append(ids, backlog...)
+	r.recount("bank", site, ids)
+	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+}
+
 // A master is killed and a Sentinel makes a replica of it the next one: jobs
 // that were replicated are all sent, none above the rate.
 func TestSentinelFailsOver(t *testing.T) {

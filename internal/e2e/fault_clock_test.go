@@ -31,11 +31,7 @@ func TestFaultClockOfRedisSteps(t *testing.T) {
 	const rate, jobs = 50, 300
 	clock := redistest.NewClock(t)
 	r := newRig(t, false, redistest.WithClock(clock))
-	r.startEnqueuer()
-	r.startWorkers(3)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(3, rate, jobs)
 	steps := []int{30, -30, 30, -30, 1, -1, 30, -30, -30, 30, 30, -30}
 	offset := time.Duration(0)
 	for i, s := range steps {
@@ -64,11 +60,7 @@ func TestFaultClockOfRedisSlips(t *testing.T) {
 	const rate, jobs, slip = 50, 150, 40 * time.Millisecond
 	clock := redistest.NewClock(t)
 	r := newRig(t, false, redistest.WithClock(clock))
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(2, rate, jobs)
 	for i := range 2 { // more than a window apart
 		r.requests(site, 20+70*i)
 		clock.Set(t, time.Duration(i+1)*slip)

@@ -123,10 +123,7 @@ func TestFaultRepliesAreLost(t *testing.T) {
 	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
 	r.put("bank", contract{URL: site.url, Rate: rate})
 	links := append(r.linked(2), door)
-	producers := []*keyed{
-		r.startKeyed(r.at("bank")+"/jobs", "a", 50*time.Millisecond),
-		r.startKeyed(r.at("bank")+"/jobs", "b", 50*time.Millisecond),
-	}
+	producers := r.startProducers(2, 50*time.Millisecond)
 	r.requests(site, 20)
 	for n := range times {
 		l, long := links[n%len(links)], 200*time.Millisecond
@@ -139,23 +136,12 @@ func TestFaultRepliesAreLost(t *testing.T) {
 		seen, _ := site.Arrivals()
 		r.requests(site, len(seen)+rate/4)
 	}
-	var ids []string
-	tries := 0
-	for _, p := range producers {
-		ids = append(ids, p.end(t)...)
-		tries += p.tries
-	}
 	moment := time.Now()
-	r.recount("bank", site, ids)
+	keys, tries := r.judgeKeyed("bank", site, rate, producers)
 	if took := time.Since(moment); took > 3*time.Second {
 		t.Errorf("the rest took %s: jobs waited for the end of their lease", took)
 	}
-	if tries == len(ids) {
+	if tries == keys {
 		t.Error("no push had to be repeated: the test shows nothing")
-	}
-	t.Logf("%d keys in %d pushes", len(ids), tries)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
-	if seen, _ := site.Arrivals(); len(seen) != len(ids) {
-		t.Errorf("%d requests for %d keys", len(seen), len(ids))
 	}
 }

@@ -51,11 +51,7 @@ func TestFaultRedisIsFull(t *testing.T) {
 	}
 	r.redis.Config(t, "maxmemory", "0")
 	r.takenNow(pushes, soon)
-	ids, refused := pushes.end()
-	r.allRetryLater(refused)
-	ids = append(ids, backlog...)
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+	r.judgeStream("bank", site, rate, pushes, backlog)
 }
 
 // writesRefused holds what must be while Redis answers reads and refuses
@@ -64,11 +60,7 @@ func writesRefused(t *testing.T, kind string, refuse, allow func(*rig)) {
 	t.Helper()
 	const rate = 50
 	r := newRig(t, false, redistest.WithAOF())
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	backlog := r.push("bank", 150)
+	site, backlog := r.startDrain(2, rate, 150)
 	pushes := r.startStream("bank", 20*time.Millisecond)
 	r.requests(site, 40)
 
@@ -76,7 +68,7 @@ func writesRefused(t *testing.T, kind string, refuse, allow func(*rig)) {
 	begin := bank.Monotonic()
 	r.refusedNow(pushes)
 	r.sendsNothing("bank", begin, 2*time.Second)
-	for _, s := range append([]*server{r.enqueuers[0]}, r.workers...) {
+	for _, s := range r.servers() {
 		if r.metric(s, `tundish_redis_errors_total\{kind="`+kind+`"`) == 0 {
 			t.Errorf("no metric of %s tells of %s", s.name, kind)
 		}
@@ -91,11 +83,7 @@ func writesRefused(t *testing.T, kind string, refuse, allow func(*rig)) {
 	moment := bank.Monotonic()
 	r.takenNow(pushes, soon)
 	r.sendsAgain("bank", moment)
-	ids, refused := pushes.end()
-	r.allRetryLater(refused)
-	ids = append(ids, backlog...)
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
+	r.judgeStream("bank", site, rate, pushes, backlog)
 }
 
 func TestFaultRedisIsAReplica(t *testing.T) {

@@ -3,8 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,51 +21,13 @@ func TestFaultRedisRestartsUnderLoad(t *testing.T) {
 	r.startWorkers(3)
 	site := r.startBank(bank.Config{Latency: 100 * time.Millisecond}) // results are under way at each kill
 	r.put("bank", contract{URL: site.url, Rate: rate})
-	producer := r.startKeyed(r.at("bank")+"/jobs", "k", 25*time.Millisecond)
+	producers := r.startProducers(1, 25*time.Millisecond)
 	for i := range 3 {
 		r.requests(site, 40+60*i)
 		r.redis.Restart(t)
 		r.sendsAgain("bank", bank.Monotonic())
 	}
-	ids := producer.end(t)
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
-}
-
-// Redis comes back as another, empty server: what a file says is there again,
-// what was only in Redis is not, and the rate holds through it.
-func TestFaultRedisRestartsEmpty(t *testing.T) {
-	t.Parallel()
-	const rate = 50
-	r := newRig(t, false)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	file := filepath.Join(t.TempDir(), "destinations.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "destinations:\n- name: bank\n  target: {http: {url: %q}}\n"+
-		"  limits: [{algorithm: leaky_bucket, rate: %d, per: 1s}]\n", site.url, rate), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.startEnqueuer("--destinations", file)
-	r.put("by-api", contract{URL: site.url, Rate: rate})
-	r.startWorkers(2)
-	r.push("bank", 100)
-	r.requests(site, 50)
-	r.redis.Restart(t)
-	begin := time.Now()
-	var ids []string
-	r.eventually("the file's destination takes jobs", 5*time.Second, func() bool {
-		a, err := r.try(http.MethodPost, r.at("bank")+"/jobs", `{"body":"after"}`)
-		if err != nil || a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable {
-			t.Fatalf("%v, %d: %s", err, a.status, a.body)
-		}
-		if a.status == http.StatusAccepted {
-			ids = append(ids, a.header.Get("Tundish-Job-Id"))
-		}
-		return len(ids) == 10
-	})
-	r.arrived(site, ids, 5*time.Second-time.Since(begin))
-	r.recount("bank", site, ids)
-	r.do(http.MethodPost, r.at("by-api")+"/jobs", `{"body":1}`, http.StatusNotFound)
-	r.mustJudgeWrites("bank", site, rate)
+	r.judgeKeyed("bank", site, rate, producers)
 }
 
 // Redis reads its data for a while. Who is there waits and says why; who starts
@@ -77,11 +37,7 @@ func TestFaultRedisLoads(t *testing.T) {
 	const rate, jobs = 50, 150
 	r := newRig(t, false, redistest.WithAOF(), redistest.WithConfig("key-load-delay", "100000"),
 		redistest.WithConfig("loading-process-events-interval-bytes", "1024"))
-	r.startEnqueuer()
-	r.startWorkers(1)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(1, rate, jobs)
 	pushes := r.startStream("bank", 50*time.Millisecond)
 	r.requests(site, 20)
 	if err := r.redis.Client(t).BgRewriteAOF(t.Context()).Err(); err != nil { // only keys of a snapshot are delayed
@@ -104,34 +60,8 @@ func TestFaultRedisLoads(t *testing.T) {
 	door.awaitEnqueuer(r)
 	r.sendsAgain("bank", moment)
 	r.takenNow(pushes, soon)
-	for _, s := range []*server{late, door} {
-		r.eventually(s.name+" is ready", patience, func() bool { ready, _ := r.readiness(s); return ready })
-	}
-	more, refused := pushes.end()
-	r.allRetryLater(refused)
-	ids = append(ids, more...)
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
-}
-
-// Redis stands still for moments, some longer than a slot is good for.
-func TestFaultRedisStumbles(t *testing.T) {
-	t.Parallel()
-	const rate, jobs = 50, 250
-	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(3)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
-	for i, d := range []int{5, 20, 60, 150, 400, 10, 100, 800} {
-		r.requests(site, 20+20*i)
-		r.redis.Stop(t)
-		after(time.Duration(d) * time.Millisecond)
-		r.redis.Cont(t)
-	}
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
+	r.allReady()
+	r.judgeStream("bank", site, rate, pushes, ids)
 }
 
 // Delays run on while Redis is away: what became due meanwhile goes soon after,

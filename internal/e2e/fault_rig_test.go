@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
-	"sync"
-	"testing"
 	"time"
 
 	"tundish/internal/bank"
@@ -61,6 +57,14 @@ func (r *rig) sendsNothing(destination string, from int64, watch time.Duration) 
 	}
 }
 
+// allReady waits until each program says that it can work.
+func (r *rig) allReady() {
+	r.Helper()
+	for _, s := range r.servers() {
+		r.eventually(s.name+" is ready", patience, func() bool { ready, _ := r.readiness(s); return ready })
+	}
+}
+
 // refusedNow waits until more pushes of the stream were refused.
 func (r *rig) refusedNow(s *stream) {
 	r.Helper()
@@ -100,69 +104,4 @@ func (r *rig) metric(s *server, series string) float64 {
 		sum += v
 	}
 	return sum
-}
-
-// keyed pushes jobs with a key each, and each of them until it is taken, as a
-// producer does that must lose none and make none twice.
-type keyed struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu    sync.Mutex
-	ids   []string
-	tries int
-}
-
-func (r *rig) startKeyed(url, prefix string, every time.Duration) *keyed {
-	ctx, stop := context.WithCancel(context.Background())
-	k := &keyed{stop: stop}
-	r.Cleanup(func() { stop(); k.done.Wait() })
-	k.done.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for n := 0; ctx.Err() == nil; n++ {
-			key := fmt.Sprintf("%s-%d", prefix, n)
-			for { // a key that was begun is pushed to its end
-				<-tick.C
-				a, err := r.try(http.MethodPost, url, `{"body":1}`, "Idempotency-Key", key)
-				if err != nil {
-					r.Error(err)
-					return
-				}
-				if k.note(a) {
-					break
-				}
-				if a.status != http.StatusServiceUnavailable {
-					r.Errorf("a push was answered with %d: %s", a.status, a.body)
-					return
-				}
-			}
-		}
-	})
-	return k
-}
-
-func (k *keyed) note(a answer) (taken bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tries++
-	if a.status == http.StatusAccepted {
-		k.ids = append(k.ids, a.header.Get("Tundish-Job-Id"))
-	}
-	return a.status == http.StatusAccepted
-}
-
-// end stops when the last key is taken and answers one id a key.
-func (k *keyed) end(t testing.TB) []string {
-	t.Helper()
-	k.stop()
-	k.done.Wait()
-	seen := map[string]bool{}
-	for _, id := range k.ids {
-		if seen[id] {
-			t.Errorf("job %s was answered to two keys", id)
-		}
-		seen[id] = true
-	}
-	return k.ids
 }

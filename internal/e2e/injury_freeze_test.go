@@ -14,11 +14,7 @@ func TestInjuryWorkersAreFrozenShortly(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 250
 	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(2, rate, jobs)
 	for i, d := range []int{2, 10, 40, 120, 3, 15, 60, 300, 4, 30, 90, 600} {
 		r.requests(site, 20+15*i)
 		w := r.workers[i%2]

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -207,46 +206,5 @@ func TestInjuryWorkersAreKilledAtRandom(t *testing.T) {
 	t.Logf("%d jobs, %d repeats", v.Jobs, v.Duplicates)
 	if !v.OK {
 		t.Errorf("%s", v)
-	}
-}
-
-// Two doors and eight workers share one rate; each key makes one job.
-func TestInjuryTwoEnqueuersEightWorkers(t *testing.T) {
-	t.Parallel()
-	const rate = 50
-	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startEnqueuer()
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	r.startWorkers(8)
-	var producers []*keyed
-	for i, e := range r.enqueuers {
-		for range 2 { // both with the same keys at the same time, at each door
-			producers = append(producers, r.startKeyed(e.url+"/v1/destinations/bank/jobs", fmt.Sprintf("%d", i%2), 25*time.Millisecond))
-		}
-	}
-	// The same keys at the other door too.
-	producers = append(producers, r.startKeyed(r.enqueuers[0].url+"/v1/destinations/bank/jobs", "1", 25*time.Millisecond))
-	r.requests(site, 200)
-	known := map[string]bool{}
-	pushed := 0
-	for _, p := range producers {
-		for _, id := range p.end(t) {
-			known[id] = true
-			pushed++
-		}
-	}
-	var ids []string
-	for id := range known {
-		ids = append(ids, id)
-	}
-	if pushed < 2*len(ids) {
-		t.Errorf("%d jobs of %d pushes: keys were not shared", len(ids), pushed)
-	}
-	r.recount("bank", site, ids)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids)})
-	if seen, _ := site.Arrivals(); len(seen) != len(ids) {
-		t.Errorf("%d requests for %d jobs", len(seen), len(ids))
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	_ "tundish/internal/app" // what the programs are made of: a change of it makes cached results old
+	"tundish/internal/redistest"
 )
 
 // binDir is where the programs are built, once, by the first test that needs one.
@@ -29,11 +28,7 @@ func run(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code
 	}
-	if err := goleak.Find(); err != nil {
-		fmt.Fprintf(os.Stderr, "goroutines were left: %v\n", err)
-		return 1
-	}
-	return 0
+	return redistest.Leaks()
 }
 
 var build = sync.OnceValue(func() error {

@@ -15,66 +15,6 @@ import (
 	"tundish/internal/redistest"
 )
 
-// stream pushes one job after the other until it is stopped, and keeps what
-// was answered.
-type stream struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu      sync.Mutex
-	taken   []string
-	refused []answer
-}
-
-func (r *rig) startStream(destination string, every time.Duration) *stream {
-	r.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	s := &stream{stop: stop}
-	r.Cleanup(func() { stop(); s.done.Wait() })
-	url := r.at(destination) + "/jobs"
-	s.done.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			a, err := r.try(http.MethodPost, url, `{"body":1}`)
-			if err != nil {
-				r.Error(err) // an enqueuer that lives always answers
-				return
-			}
-			s.note(a)
-		}
-	})
-	return s
-}
-
-func (s *stream) note(a answer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.status == http.StatusAccepted {
-		s.taken = append(s.taken, a.header.Get("Tundish-Job-Id"))
-	} else {
-		s.refused = append(s.refused, a)
-	}
-}
-
-// end stops the stream and answers the ids of jobs that were taken and all other answers.
-func (s *stream) end() ([]string, []answer) {
-	s.stop()
-	s.done.Wait()
-	return s.taken, s.refused
-}
-
-func (s *stream) count() (taken, refused int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.taken), len(s.refused)
-}
-
 // readiness is what /readyz answers.
 func (r *rig) readiness(s *server) (ready bool, why string) {
 	r.Helper()
@@ -89,18 +29,13 @@ func TestRedisIsAway(t *testing.T) {
 	t.Parallel()
 	const rate = 50
 	r := newRig(t, false, redistest.WithAOF())
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	backlog := r.push("bank", 150)
+	site, backlog := r.startDrain(2, rate, 150)
 	pushes := r.startStream("bank", 20*time.Millisecond)
 	r.requests(site, 40)
 
 	r.redis.Kill(t)
-	_, before := pushes.count()
-	r.eventually("pushes are refused", patience, func() bool { _, n := pushes.count(); return n >= before+3 })
-	for _, s := range append([]*server{r.enqueuers[0]}, r.workers...) {
+	r.refusedNow(pushes)
+	for _, s := range r.servers() {
 		r.eventually(s.name+" says that Redis is away", patience, func() bool {
 			ready, why := r.readiness(s)
 			return !ready && strings.Contains(why, "redis")
@@ -116,84 +51,56 @@ func TestRedisIsAway(t *testing.T) {
 	}
 
 	r.redis.Restart(t)
-	for _, s := range append([]*server{r.enqueuers[0]}, r.workers...) {
-		r.eventually(s.name+" is ready again", patience, func() bool { ready, _ := r.readiness(s); return ready })
-	}
-	taken, _ := pushes.count()
-	r.eventually("pushes are taken again", patience, func() bool { n, _ := pushes.count(); return n >= taken+3 })
-	ids, refused := pushes.end()
-	for _, a := range refused {
-		if a.status != http.StatusServiceUnavailable {
-			t.Errorf("a push was answered with %d: %s", a.status, a.body)
-		}
-		r.mustRetryLater(a, "unavailable")
-	}
-	r.arrived(site, append(ids, backlog...), patience)
-	r.settled("bank")
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second})
+	r.allReady()
+	r.takenNow(pushes, patience)
+	r.judgeStream("bank", site, rate, pushes, backlog)
 }
 
-// A Redis that answers nothing for a while leaves every call open: nobody
-// knows whether it ran.
-func TestRedisStandsStill(t *testing.T) {
-	t.Parallel()
-	const rate, jobs = 50, 200
-	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(2)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
-	pushes := r.startStream("bank", 20*time.Millisecond)
-	r.requests(site, 50)
-	r.redis.Stop(t)
-	after(3 * time.Second)
-	r.redis.Cont(t)
-	taken, _ := pushes.count()
-	r.eventually("pushes are taken again", patience, func() bool { n, _ := pushes.count(); return n >= taken+3 })
-	more, refused := pushes.end()
-	for _, a := range refused {
-		r.mustRetryLater(a, "unavailable")
-	}
-	r.arrived(site, append(ids, more...), patience)
-	r.settled("bank")
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second})
-}
-
+// Redis comes back empty, flushed or as another server: what a file says is
+// there again, what was only in Redis is not, and the rate holds through it.
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, false)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	file := filepath.Join(t.TempDir(), "destinations.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "destinations:\n- name: bank\n  target: {http: {url: %q}}\n"+
-		"  limits: [{algorithm: leaky_bucket, rate: 50, per: 1s}]\n", site.url), 0o600); err != nil {
-		t.Fatal(err)
+	for name, empty := range map[string]func(*rig) error{
+		"flushed":   func(r *rig) error { return r.redis.Client(r).FlushAll(r.Context()).Err() },
+		"restarted": func(r *rig) error { r.redis.Restart(r); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const rate, within = 50, 5 * time.Second
+			r := newRig(t, false)
+			site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+			file := filepath.Join(t.TempDir(), "destinations.yaml")
+			if err := os.WriteFile(file, fmt.Appendf(nil, "destinations:\n- name: bank\n  target: {http: {url: %q}}\n"+
+				"  limits: [{algorithm: leaky_bucket, rate: %d, per: 1s}]\n", site.url, rate), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.startEnqueuer("--destinations", file)
+			r.put("by-api", contract{URL: site.url, Rate: rate})
+			r.startWorkers(2)
+			r.push("bank", 100)
+			r.requests(site, 50)
+			if err := empty(r); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			var ids []string
+			r.eventually("the file's destination takes jobs", within, func() bool {
+				a, err := r.try(http.MethodPost, r.at("bank")+"/jobs", `{"body":"after"}`)
+				if err != nil || a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable {
+					t.Fatalf("%v, %d: %s", err, a.status, a.body)
+				}
+				if a.status == http.StatusAccepted {
+					ids = append(ids, a.header.Get("Tundish-Job-Id"))
+				}
+				return len(ids) == 10
+			})
+			r.arrived(site, ids, within-time.Since(begin))
+			r.recount("bank", site, ids)
+			r.do(http.MethodPost, r.at("by-api")+"/jobs", `{"body":1}`, http.StatusNotFound)
+			// What was in the lane is gone with the memory; the rate is not.
+			r.mustJudgeWrites("bank", site, rate)
+		})
 	}
-	r.startEnqueuer("--destinations", file)
-	r.put("by-api", contract{URL: site.url, Rate: 50})
-	r.startWorkers(2)
-	r.push("bank", 100)
-	r.requests(site, 50)
-
-	flushed := time.Now()
-	if err := r.redis.Client(t).FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	r.eventually("the file's destination takes jobs", 5*time.Second, func() bool {
-		a, err := r.try(http.MethodPost, r.at("bank")+"/jobs", `{"body":"after"}`)
-		if err != nil || a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable {
-			t.Fatalf("%v, %d: %s", err, a.status, a.body)
-		}
-		if a.status == http.StatusAccepted {
-			ids = append(ids, a.header.Get("Tundish-Job-Id"))
-		}
-		return len(ids) == 10
-	})
-	r.arrived(site, ids, 5*time.Second-time.Since(flushed))
-	r.do(http.MethodPost, r.at("by-api")+"/jobs", `{"body":1}`, http.StatusNotFound)
-	// What was in the lane is gone with the memory; the rate is not.
-	r.mustJudgeWrites("bank", site, 50)
 }
 
 func TestScriptsAreFlushedUnderLoad(t *testing.T) {

@@ -29,7 +29,8 @@ type rig struct {
 
 	enqueuers []*server
 	workers   []*server
-	logs      []string // write logs of all workers that ever ran
+	logs      []string                 // write logs of all workers that ever ran
+	ahead     map[string]time.Duration // of ours: the monotonic clock of those whose log this is
 }
 
 // server is a program of ours that serves.
@@ -80,7 +81,7 @@ func newRigOn(t testing.TB, url string) *rig {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 128}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &rig{TB: t, look: 10 * time.Millisecond, dir: t.TempDir(), url: url,
+	return &rig{TB: t, look: 10 * time.Millisecond, dir: t.TempDir(), url: url, ahead: map[string]time.Duration{},
 		client: &http.Client{Transport: transport, Timeout: patience}}
 }
 
@@ -112,10 +113,17 @@ func (r *rig) startEnqueuer(flags ...string) *server {
 
 func (r *rig) spawnWorker(flags ...string) *server {
 	r.Helper()
+	return r.spawnWorkerBy(nil, flags...)
+}
+
+// spawnWorkerBy has another program start the worker in its own place.
+func (r *rig) spawnWorkerBy(starter []string, flags ...string) *server {
+	r.Helper()
 	log := filepath.Join(r.dir, fmt.Sprintf("writes-%d", len(r.workers)+1))
 	args := append([]string{"--redis-url", r.url, "--admin-listen", "127.0.0.1:0",
 		"--allow-private-targets", "127.0.0.0/8", "--write-log", log}, flags...)
-	s := &server{process: spawnWith(r, append([]string{}, r.env...), fmt.Sprintf("worker %d", len(r.workers)+1), program(r, "worker"), args...)}
+	command := append(append(slices.Clone(starter), program(r, "worker")), args...)
+	s := &server{process: spawnWith(r, append([]string{}, r.env...), fmt.Sprintf("worker %d", len(r.workers)+1), command[0], command[1:]...)}
 	r.workers, r.logs = append(r.workers, s), append(r.logs, log)
 	return s
 }
@@ -138,6 +146,9 @@ func (r *rig) startWorkers(n int, flags ...string) []*server {
 	}
 	return started
 }
+
+// servers are all programs that were started to serve.
+func (r *rig) servers() []*server { return slices.Concat(r.enqueuers, r.workers) }
 
 // site is a bank and where it serves.
 type site struct {
@@ -163,6 +174,17 @@ func (r *rig) startBank(c bank.Config) *site {
 	}
 	r.Cleanup(func() { stop(); b.Wait() })
 	return &site{Bank: b, url: "http://" + addr + "/"}
+}
+
+// startDrain starts what most tests look at: an enqueuer, workers, and a bank of
+// 20 ms that has a rate per second and a backlog, whose jobs it answers.
+func (r *rig) startDrain(workers int, rate int64, backlog int) (*site, []string) {
+	r.Helper()
+	r.startEnqueuer()
+	r.startWorkers(workers)
+	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	return site, r.push("bank", backlog)
 }
 
 // accepted are the jobs that the bank has answered with success.
@@ -207,17 +229,30 @@ func (r *rig) arrived(s *site, ids []string, within time.Duration) {
 	})
 }
 
+// writes are what these logs hold, by the monotonic clock of the test.
+func (r *rig) writes(logs ...string) []bank.Write {
+	r.Helper()
+	var all []bank.Write
+	for _, log := range logs {
+		writes, err := bank.ReadWriteLogs(log)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for i := range writes {
+			writes[i].At -= r.ahead[log].Nanoseconds()
+		}
+		all = append(all, writes...)
+	}
+	return all
+}
+
 // judge holds all that was written for a destination against its rate. The
 // workers may run on: what they wrote is in their logs a moment later.
 func (r *rig) judge(destination string, s *site, c bank.Case) bank.Verdict {
 	r.Helper()
 	c.Arrivals, c.Forgotten = s.Arrivals()
 	r.eventually("a line in the write logs for each arrival", patience, func() bool {
-		writes, err := bank.ReadWriteLogs(r.logs...)
-		if err != nil {
-			r.Fatal(err)
-		}
-		c.Writes = bank.OfLane(writes, destination)
+		c.Writes = bank.OfLane(r.writes(r.logs...), destination)
 		return len(c.Writes)+c.MayMiss >= len(c.Arrivals)
 	})
 	return bank.Judge(c)

@@ -14,10 +14,7 @@ func (r *rig) holder() *server {
 	r.Helper()
 	holds, latest := r.workers[0], int64(0)
 	for i, w := range r.workers {
-		writes, err := bank.ReadWriteLogs(r.logs[i])
-		if err != nil {
-			r.Fatal(err)
-		}
+		writes := r.writes(r.logs[i])
 		if n := len(writes); n > 0 && writes[n-1].At > latest {
 			holds, latest = w, writes[n-1].At
 		}
@@ -119,11 +116,7 @@ func TestHolderOfTheLaneIsFrozen(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 250
 	r := newRig(t, false)
-	r.startEnqueuer()
-	r.startWorkers(3)
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	ids := r.push("bank", jobs)
+	site, ids := r.startDrain(3, rate, jobs)
 	r.requests(site, 50)
 	frozen := r.holder()
 	frozen.freeze(t)

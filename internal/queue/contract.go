@@ -57,8 +57,18 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"dead_max", c.Retention.DeadMax,
 		"delivery", string(c.Delivery),
 		"durability", string(c.Durability),
+		"adaptive", adaptiveFloor(c),
 		"breaker", fmt.Sprintf("%d|%d|%d", c.Breaker.Failures, c.Breaker.OpenFor.Microseconds(), c.Breaker.MaxOpenFor.Microseconds()),
 	}, nil
+}
+
+// adaptiveFloor is the floor as a share of the tightest limit, in ppm; empty when the rate is fixed.
+func adaptiveFloor(c *destination.Contract) string {
+	if !c.Adaptive.Enabled {
+		return ""
+	}
+	l := c.Tightest()
+	return strconv.FormatInt(max(1, int64(c.Adaptive.Floor*1e6/float64(l.Rate))), 10)
 }
 
 func compileLimits(limits []destination.Limit) string {

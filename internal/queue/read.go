@@ -103,7 +103,7 @@ func (l *lane) live(d *Destination) Live {
 		v.OldestAge = max(0, l.now.Sub(time.UnixMicro(pushed-l.adj)))
 	}
 	if d.Contract != nil {
-		v.RatePerSecond = d.Contract.Rate()
+		v.RatePerSecond = d.Contract.Rate() * l.adapted(d.Contract.Adaptive)
 		if d.Contract.Paused {
 			v.StateReasons = append(v.StateReasons, "paused by the contract")
 		}
@@ -128,6 +128,16 @@ func (l *lane) live(d *Destination) Live {
 		v.State, v.StateReasons = faultyState, []string{d.Faulty}
 	}
 	return v
+}
+
+// adapted is the share of its limits that the destination is sent now.
+func (l *lane) adapted(a destination.Adaptive) float64 {
+	share, _, _ := strings.Cut(l.state["adapt"], "|")
+	n, err := strconv.ParseInt(share, 10, 64)
+	if err != nil || !a.Enabled {
+		return 1
+	}
+	return float64(n) / 1e6
 }
 
 // held says whether a breaker or a cool-down keeps the lane from sending, as policy.lua does.

@@ -35,7 +35,7 @@ var (
 func script(name string, mains ...string) *redisdb.Script {
 	parts := []redisdb.Part{redisdb.Prelude(), sharedbucket.EnvLua(), lua(name + "_args"), open}
 	parts = append(parts, sharedbucket.Parts()...)
-	for _, n := range []string{"lane", "envelope", "fair", "policy"} {
+	for _, n := range []string{"adaptive", "lane", "envelope", "fair", "policy"} {
 		parts = append(parts, lua(n))
 	}
 	parts = append(parts, redisdb.Part{Name: "keys", Source: idempotency.Lua}, open)

@@ -39,7 +39,7 @@ local function survey_lane(now, raw, known)
   out[13], out[14] = int(finite(call('HGET', K.state, 'occupied')) or 0), int(C.version) .. '.' .. int(C.gen)
   open_limits(C.list, now)
   for _, l in ipairs(C.list) do
-    for _, v in ipairs({l.name, int(l.rate), int(l.window), int(l.n)}) do out[#out + 1] = v end
+    for _, v in ipairs({l.name, int(l.rate), int(l.window * (l.scale or 1)), int(l.n)}) do out[#out + 1] = v end
   end
   return out
 end

@@ -46,9 +46,10 @@ type Health string
 
 // What an attempt can tell.
 const (
-	HealthNone Health = ""    // nothing: no byte was written, or we broke it off
-	HealthOK   Health = "ok"  // it answers, if only to refuse
-	HealthBad  Health = "bad" // it fails
+	HealthNone Health = ""     // nothing: no byte was written, or we broke it off
+	HealthOK   Health = "ok"   // it answers, if only to refuse
+	HealthSlow Health = "slow" // and takes long
+	HealthBad  Health = "bad"  // it fails
 )
 
 // Result is what became of one lease.

@@ -107,3 +107,37 @@ func (s *Server) AwaitReplicas(t testing.TB, n int) {
 		t.Fatalf("%d of %d replicas within %s: %v", got, n, joinWithin, err)
 	}
 }
+
+// Move moves the slot of the keys of this pattern, all of one slot, to another
+// node while clients go on, as an operator's tool does: a few keys at a time,
+// so that calls find them on both sides.
+func (n Nodes) Move(t testing.TB, pattern string, from, to int) {
+	t.Helper()
+	ctx, source, target := context.Background(), n[from].node(t), n[to].node(t)
+	must := func(c *redis.Client, args ...any) any {
+		t.Helper()
+		reply, err := c.Do(ctx, args...).Result()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return reply
+	}
+	keys := must(source, "KEYS", pattern).([]any)
+	if len(keys) == 0 {
+		t.Fatalf("%s holds no key like %s", n[from].Addr(), pattern)
+	}
+	slot := must(source, "CLUSTER", "KEYSLOT", keys[0])
+	old, next := must(source, "CLUSTER", "MYID"), must(target, "CLUSTER", "MYID")
+	must(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", old)
+	must(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", next)
+	for {
+		some := must(source, "CLUSTER", "GETKEYSINSLOT", slot, 5).([]any)
+		if len(some) == 0 {
+			break
+		}
+		<-time.After(30 * time.Millisecond)
+		must(source, append([]any{"MIGRATE", "127.0.0.1", n[to].port, "", 0, joinWithin.Milliseconds(), "KEYS"}, some...)...)
+	}
+	must(target, "CLUSTER", "SETSLOT", slot, "NODE", next)
+	must(source, "CLUSTER", "SETSLOT", slot, "NODE", next)
+}

@@ -11,8 +11,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Link is the way to a server, which the test may make slow, cut, or make lose
-// what comes back.
+// Some toxics of toxiproxy log by themselves, to nobody's use.
+func init() { zerolog.SetGlobalLevel(zerolog.Disabled) }
+
+// Link is the way to a server, which the test may make slow, cut, or make
+// harm what goes over it.
 type Link struct {
 	proxy *toxiproxy.Proxy
 }
@@ -52,7 +55,54 @@ func (l *Link) LoseReplies(t testing.TB, silence time.Duration) {
 	l.add(t, "timeout", "downstream", map[string]int64{"timeout": silence.Milliseconds()})
 }
 
-// Heal takes back what Slow and LoseReplies did.
+// Harm is what a link does to the bytes that go one way.
+type Harm struct {
+	Kind       string // of toxiproxy
+	ToServer   bool   // the way of requests; otherwise that of replies
+	Attributes map[string]int64
+}
+
+// Swallowed loses all bytes and keeps the connections: half of them is open.
+func Swallowed(toServer bool) Harm { return Harm{"timeout", toServer, map[string]int64{"timeout": 0}} }
+
+// CutOff ends each connection after so many bytes, within a message or between two.
+func CutOff(toServer bool, bytes int64) Harm {
+	return Harm{"limit_data", toServer, map[string]int64{"bytes": bytes}}
+}
+
+// Reset ends each connection with a reset when something has gone over it for
+// that long.
+func Reset(toServer bool, later time.Duration) Harm {
+	return Harm{"reset_peer", toServer, map[string]int64{"timeout": later.Milliseconds()}}
+}
+
+// SlowClose tells of the end of a connection that much later.
+func SlowClose(toServer bool, later time.Duration) Harm {
+	return Harm{"slow_close", toServer, map[string]int64{"delay": later.Milliseconds()}}
+}
+
+// Sliced cuts what goes over the link into pieces of some bytes with a pause
+// between them.
+func Sliced(toServer bool, bytes int64, pause time.Duration) Harm {
+	return Harm{"slicer", toServer, map[string]int64{"average_size": bytes, "size_variation": bytes / 2, "delay": pause.Microseconds()}}
+}
+
+// Narrow lets so many kilobytes a second through.
+func Narrow(toServer bool, kilobytes int64) Harm {
+	return Harm{"bandwidth", toServer, map[string]int64{"rate": kilobytes}}
+}
+
+// Harm makes the link do that to what goes over it, until Heal.
+func (l *Link) Harm(t testing.TB, h Harm) {
+	t.Helper()
+	way := "downstream"
+	if h.ToServer {
+		way = "upstream"
+	}
+	l.add(t, h.Kind, way, h.Attributes)
+}
+
+// Heal takes back what Slow, LoseReplies and Harm did.
 func (l *Link) Heal() { l.proxy.Toxics.ResetToxics(context.Background()) }
 
 // Cut ends all connections and refuses new ones.

@@ -53,6 +53,12 @@ func run(m *testing.M, opts ...goleak.Option) int {
 	if code != 0 {
 		return code
 	}
+	return Leaks(opts...)
+}
+
+// Leaks is the exit code of tests that have passed: 1, and it says which, when
+// goroutines are left.
+func Leaks(opts ...goleak.Option) int {
 	// toxiproxy leaves a pipe behind that was full when its link was cut.
 	opts = append(opts, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))

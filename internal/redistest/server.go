@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -41,6 +42,9 @@ func WithConfig(name string, values ...string) Option {
 func WithAOF() Option {
 	return func(s *Server) { s.args = append(s.args, "--appendonly", "yes", "--appendfsync", "always") }
 }
+
+// WithDebug lets the test send DEBUG commands, as Sleep does.
+func WithDebug() Option { return WithConfig("enable-debug-command", "local") }
 
 // WithPassword makes clients name a password; URL leaves it out.
 func WithPassword(pass string) Option {
@@ -211,6 +215,21 @@ func (s *Server) Stop(t testing.TB) {
 	s.own(t)
 	if err := s.proc.stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Sleep makes the server execute nothing for that long and returns when it is
+// over: unlike after Stop, its own clock and timers see the whole time pass in
+// one command. The server needs WithDebug.
+func (s *Server) Sleep(t testing.TB, d time.Duration) {
+	t.Helper()
+	s.own(t)
+	o := s.options()
+	o.MaxRetries, o.ReadTimeout = -1, d+10*time.Second
+	c := redis.NewClient(o)
+	defer c.Close()
+	if err := c.Do(context.Background(), "DEBUG", "SLEEP", strconv.FormatFloat(d.Seconds(), 'f', 3, 64)).Err(); err != nil {
+		t.Fatal(fmt.Errorf("debug sleep: %w", err))
 	}
 }
 
