@@ -107,7 +107,7 @@ func (m *model) resolve(j *modelJob) (what string, want job.Code, err error) {
 	case delivered && err == nil:
 		m.end(j, job.Delivered)
 		j.resolved = true
-		return "resolve as delivered", "", err
+		return "resolve as delivered", "", nil
 	case delivered:
 		return "resolve as delivered", "", err
 	}
