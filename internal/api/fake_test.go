@@ -41,6 +41,7 @@ type fakeStore struct {
 	status   *queue.Status
 	panics   bool
 	onPush   func() error
+	endLooks int           // calls of Ended
 	hold     chan struct{} // when set, a push waits for it
 	began    chan struct{} // when set, told of each push
 }
@@ -152,6 +153,13 @@ func (s *fakeStore) Job(_ context.Context, name string, id job.ID) (*queue.Statu
 		return nil, job.Errorf(job.CodeJobNotFound, "no such job")
 	}
 	return s.status, nil
+}
+
+func (s *fakeStore) Ended(_ context.Context, _ string, id job.ID) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLooks++
+	return s.status != nil && s.status.ID == id && s.status.State.Ended(), s.err
 }
 
 func (s *fakeStore) Destinations(_ context.Context, prefix, after string, limit int) ([]*queue.Destination, string, error) {
