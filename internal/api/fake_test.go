@@ -26,24 +26,25 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // fakeStore is a store in memory. Its one destination is "bank"; err, when
 // set, answers every call.
 type fakeStore struct {
-	mu       sync.Mutex
-	capacity int
-	jobs     []*job.Job
-	keys     map[string]*job.Job
-	calls    []int // jobs of each push
-	looks    int   // calls of Destination
-	err      error
-	verdict  queue.PushResult // with a verdict: answers every job
-	contract *destination.Contract
-	paused   string
-	applied  queue.ApplyRequest
-	deleted  string
-	status   *queue.Status
-	panics   bool
-	onPush   func() error
-	endLooks int           // calls of Ended
-	hold     chan struct{} // when set, a push waits for it
-	began    chan struct{} // when set, told of each push
+	mu        sync.Mutex
+	capacity  int
+	jobs      []*job.Job
+	keys      map[string]*job.Job
+	calls     []int // jobs of each push
+	looks     int   // calls of Destination
+	err       error
+	verdict   queue.PushResult // with a verdict: answers every job
+	contract  *destination.Contract
+	paused    string
+	applied   queue.ApplyRequest
+	deleted   string
+	status    *queue.Status
+	panics    bool
+	onPush    func() error
+	endLooks  int           // calls of Ended
+	forgotten bool          // jobs have ended and nothing of them is kept
+	hold      chan struct{} // when set, a push waits for it
+	began     chan struct{} // when set, told of each push
 }
 
 // bankContract is what the fake store holds, as an operator writes it.
@@ -159,7 +160,7 @@ func (s *fakeStore) Ended(_ context.Context, _ string, id job.ID) (bool, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLooks++
-	return s.status != nil && s.status.ID == id && s.status.State.Ended(), s.err
+	return s.forgotten || s.status != nil && s.status.ID == id && s.status.State.Ended(), s.err
 }
 
 func (s *fakeStore) Destinations(_ context.Context, prefix, after string, limit int) ([]*queue.Destination, string, error) {
