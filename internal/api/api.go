@@ -24,6 +24,8 @@ type Store interface {
 	reader
 	ending
 	Job(ctx context.Context, destination string, id job.ID) (*queue.Status, error)
+	actor
+	operator
 	Destinations(ctx context.Context, prefix, after string, limit int) (list []*queue.Destination, next string, err error)
 	Apply(ctx context.Context, req queue.ApplyRequest) (d *queue.Destination, created bool, err error)
 	DeleteOf(ctx context.Context, set, name string, ifVersion int64, cancelJobs bool) (effective time.Duration, err error)
@@ -44,6 +46,10 @@ type Config struct {
 	// Named says whether a file of this process names the destination: while the
 	// store does not have it, it is unavailable and not unknown. Default: none is.
 	Named func(name string) bool
+	// Seal makes of a secret what may be stored. Default: secrets are refused.
+	Seal func(destination, name, value string) string
+	// Begin hands an operation that the store has over to the workers. Default: they find it.
+	Begin func(ctx context.Context, ref queue.OperationRef) error
 	// Version of the program, for the OpenAPI document. Default "dev".
 	Version string
 	// Log gets what a caller must not see. Default: nothing is logged.
@@ -174,6 +180,7 @@ func (a *API) routes(mux *directMux) error {
 	registerDirect[DestinationPath, batchOutput](h, mux, &direct{g, batchRoute, enqueue, a.pushBatch}, "push-batch", "Push up to 1,000 jobs", accepts[batchSchema](typeJSON), alsoNDJSON)
 	a.sendRoutes(h, mux, g)
 	register(h, http.MethodGet, one+"/jobs/{id}", "get-job", "See a job", a.getJob, needs(ScopeRead, ScopeEnqueue))
+	a.jobRoutes(h, one)
 	register(h, http.MethodGet, "/v1/destinations", "list-destinations", "List destinations", a.listDestinations, needs(ScopeRead))
 	register(h, http.MethodGet, one, "get-destination", "See a destination", a.getDestination, needs(ScopeRead))
 	register(h, http.MethodPut, one, "put-destination", "Make or change a destination", a.putDestination, accepts[map[string]any](typeJSON), needs(ScopeManage))

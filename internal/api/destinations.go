@@ -203,7 +203,11 @@ func (a *API) apply(ctx context.Context, in *putInput) (*queue.Destination, bool
 	if err := checkJSON(doc); err != nil {
 		return nil, false, err
 	}
-	contract, written, err := destination.ParseBody(in.Destination, doc)
+	contract, written, secrets, err := destination.ParseBody(in.Destination, doc)
+	if err != nil {
+		return nil, false, err
+	}
+	sealed, err := a.seal(in.Destination, secrets)
 	if err != nil {
 		return nil, false, err
 	}
@@ -218,7 +222,7 @@ func (a *API) apply(ctx context.Context, in *putInput) (*queue.Destination, bool
 	sctx, cancel := writeContext(ctx)
 	defer cancel()
 	d, created, err := a.cfg.Store.Apply(sctx, queue.ApplyRequest{
-		Name: in.Destination, Contract: contract, Written: written, Source: source,
+		Name: in.Destination, Contract: contract, Written: written, Source: source, Sealed: sealed,
 		IfVersion: version, IfNone: in.IfNoneMatch != "", DryRun: in.DryRun,
 	})
 	a.contracts.forget(in.Destination)

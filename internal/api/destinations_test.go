@@ -222,13 +222,13 @@ func TestJobView(t *testing.T) {
 	s.status = &queue.Status{
 		ID: job.NewID(), State: job.Waiting, Outcome: "timeout", Producer: "p", Tenant: "t", Priority: 5, CreatedAt: at,
 		Attempts: []job.Attempt{{Number: 1, StartedAt: at, DurationMS: 12, Outcome: job.OutcomeTimeout}}, Position: 3, WaitingFor: "back_off",
-		Response: &job.Response{HTTPStatus: 503, Body: []byte("S3CR3T")}, Metadata: map[string]string{"order": "77"},
+		Response: &job.Response{HTTPStatus: 503, Body: []byte("later")}, Metadata: map[string]string{"order": "77"},
 		Job: &job.Job{Request: job.Request{Body: []byte("S3CR3T"), Headers: []job.Header{{Name: "X", Value: "S3CR3T"}}}},
 	}
 	r := do(newTestAPI(t, s), "GET", bankJobs+"/"+string(s.status.ID), nil)
 	var got jobView
 	r.into(t, &got)
-	if got.ID != s.status.ID || got.Destination != "bank" || got.State != job.Waiting || got.Position != 3 || got.WaitingFor != "back_off" || got.Metadata["order"] != "77" {
+	if got.ID != s.status.ID || got.Destination != "bank" || got.State != job.Waiting || got.Position == nil || *got.Position != 3 || got.WaitingFor != "back_off" || got.Metadata["order"] != "77" {
 		t.Errorf("%s", r.body)
 	}
 	if got.CreatedAt == nil || *got.CreatedAt != "2026-12-01T09:00:00.001Z" || got.DeliverAt != nil || len(got.Attempts) != 1 || got.Attempts[0].DurationMS != 12 {

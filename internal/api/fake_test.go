@@ -26,25 +26,31 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // fakeStore is a store in memory. Its one destination is "bank"; err, when
 // set, answers every call.
 type fakeStore struct {
-	mu        sync.Mutex
-	capacity  int
-	jobs      []*job.Job
-	keys      map[string]*job.Job
-	calls     []int // jobs of each push
-	looks     int   // calls of Destination
-	err       error
-	verdict   queue.PushResult // with a verdict: answers every job
-	contract  *destination.Contract
-	paused    string
-	applied   queue.ApplyRequest
-	deleted   string
-	status    *queue.Status
-	panics    bool
-	onPush    func() error
-	endLooks  int           // calls of Ended
-	forgotten bool          // jobs have ended and nothing of them is kept
-	hold      chan struct{} // when set, a push waits for it
-	began     chan struct{} // when set, told of each push
+	mu       sync.Mutex
+	capacity int
+	jobs     []*job.Job
+	keys     map[string]*job.Job
+	calls    []int // jobs of each push
+	looks    int   // calls of Destination
+	err      error
+	verdict  queue.PushResult // with a verdict: answers every job
+	contract *destination.Contract
+	paused   string
+	applied  queue.ApplyRequest
+	deleted  string
+	status   *queue.Status
+	panics   bool
+
+	acts      []string // what was done with jobs
+	query     queue.Query
+	operation *queue.Operation
+
+	endLooks  int  // calls of Ended
+	forgotten bool // jobs have ended and nothing of them is kept
+
+	onPush func() error
+	hold   chan struct{} // when set, a push waits for it
+	began  chan struct{} // when set, told of each push
 }
 
 // bankContract is what the fake store holds, as an operator writes it.

@@ -20,10 +20,10 @@ type Scope string
 
 // The scopes.
 const (
-	ScopeEnqueue Scope = "enqueue" // push; see one's own jobs
+	ScopeEnqueue Scope = "enqueue" // push; see and cancel one's own jobs
 	ScopeRead    Scope = "read"    // see jobs and destinations, no payloads
 	ScopePayload Scope = "payload"
-	ScopeOperate Scope = "operate" // pause, resume
+	ScopeOperate Scope = "operate" // pause, resume; cancel, redrive, resolve, erase, purge jobs
 	ScopeManage  Scope = "manage"  // destinations
 )
 

@@ -42,6 +42,36 @@ func (s namedStore) Job(ctx context.Context, name string, id job.ID) (*queue.Sta
 	return j, s.back(name, err)
 }
 
+func (s namedStore) Jobs(ctx context.Context, name string, q queue.Query) (*queue.Page, error) {
+	p, err := s.Store.Jobs(ctx, name, q)
+	return p, s.back(name, err)
+}
+
+func (s namedStore) Cancel(ctx context.Context, name string, id job.ID) (*queue.Status, error) {
+	j, err := s.Store.Cancel(ctx, name, id)
+	return j, s.back(name, err)
+}
+
+func (s namedStore) Redrive(ctx context.Context, name string, id job.ID) (*queue.Status, error) {
+	j, err := s.Store.Redrive(ctx, name, id)
+	return j, s.back(name, err)
+}
+
+func (s namedStore) Resolve(ctx context.Context, name string, id job.ID, delivered bool, reason string) (*queue.Status, error) {
+	j, err := s.Store.Resolve(ctx, name, id, delivered, reason)
+	return j, s.back(name, err)
+}
+
+func (s namedStore) Erase(ctx context.Context, name string, id job.ID) (*queue.Status, error) {
+	j, err := s.Store.Erase(ctx, name, id)
+	return j, s.back(name, err)
+}
+
+func (s namedStore) StartOperation(ctx context.Context, r queue.OperationRequest) (*queue.Operation, error) {
+	op, err := s.Store.StartOperation(ctx, r)
+	return op, s.back(r.Destination, err)
+}
+
 // Apply makes no destination of the file: it would be the API's, and the file
 // could not take it back.
 func (s namedStore) Apply(ctx context.Context, r queue.ApplyRequest) (*queue.Destination, bool, error) {

@@ -34,6 +34,9 @@ var schemaNames = map[string]string{
 	"EmailSchema": "Email", "AttachmentSchema": "Attachment",
 	"JobView": "JobStatus", "AttemptView": "Attempt", "ResponseView": "Response",
 	"DestinationView": "Destination", "SourceView": "Source", "LiveView": "Live", "Filled": "Effective",
+	"ResolveSchema": "Resolve", "FilterSchema": "Filter", "RedriveSchema": "Redrive", "PurgeSchema": "Purge",
+	"PayloadView": "Payload", "HeaderView": "Header", "ResponsePayloadView": "ResponsePayload", "OperationView": "Operation",
+	"JobsOutputBody": "JobList", "OperationsOutputBody": "OperationList",
 	"BatchOutputBody": "BatchResults", "ListOutputBody": "DestinationList", "ChangeOutputBody": "Change",
 }
 

@@ -78,8 +78,8 @@ func TestRequestsThatCannotBeTaken(t *testing.T) {
 		{"name of dots", "GET", "/v1/destinations/..", ``, "", job.CodeNotFound},
 		{"escaped dots", "GET", "/v1/destinations/%2e%2e/jobs/x", ``, "", job.CodeDestinationNotFound},
 		{"double slash", "POST", "/v1//destinations/bank/jobs", `{}`, "", job.CodeNotFound},
-		{"not built", "GET", "/v1/operations", ``, "", job.CodeNotFound},
-		{"job list is not built", "GET", bankJobs, ``, "", job.CodeMethodNotAllowed},
+		{"not built", "GET", "/v1/audit", ``, "", job.CodeNotFound},
+		{"PATCH is no method of jobs", "PATCH", bankJobs, ``, "", job.CodeMethodNotAllowed},
 		{"the dashboard is not built", "GET", "/", ``, "", job.CodeNotFound},
 		{"method", "PATCH", "/v1/destinations/bank", ``, "", job.CodeMethodNotAllowed},
 		{"GET changes nothing", "GET", "/v1/destinations/bank/pause", ``, "", job.CodeMethodNotAllowed},
@@ -176,12 +176,13 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 			ids = append(ids, op.OperationID)
 		}
 	}
-	for _, want := range []string{"push-job", "push-batch", "get-job", "list-destinations", "get-destination", "put-destination", "delete-destination", "pause-destination", "resume-destination"} {
+	for _, want := range []string{"push-job", "push-batch", "get-job", "list-destinations", "get-destination", "put-destination", "delete-destination", "pause-destination", "resume-destination",
+		"list-jobs", "get-payload", "cancel-job", "redrive-job", "resolve-job", "erase-job", "redrive-jobs", "purge-jobs", "list-operations", "get-operation", "cancel-operation"} {
 		if !strings.Contains(" "+strings.Join(ids, " ")+" ", " "+want+" ") {
 			t.Errorf("%s is missing in %v", want, ids)
 		}
 	}
-	if len(ids) != 9 || !strings.HasPrefix(doc.OpenAPI, "3.1") {
+	if len(ids) != 20 || !strings.HasPrefix(doc.OpenAPI, "3.1") {
 		t.Errorf("%d operations, OpenAPI %q", len(ids), doc.OpenAPI)
 	}
 	if len(doc.Paths["/v1/destinations/{destination}/jobs"]["post"].RequestBody) == 0 {

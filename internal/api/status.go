@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
+	"unicode/utf8"
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
@@ -33,7 +35,8 @@ type jobView struct {
 	Attempts        []attemptView     `json:"attempts"`
 	Response        *responseView     `json:"response,omitempty" doc:"Of the destination, where its contract keeps it"`
 	Redrives        int               `json:"redrives"`
-	Position        int64             `json:"position" doc:"Jobs of the same tenant that go before it"`
+	Reason          string            `json:"reason,omitempty" doc:"Of the person who resolved the job"`
+	Position        *int64            `json:"position,omitempty" doc:"Jobs of the same tenant that go before it, while it is live; lists do not tell"`
 	EstimatedSendAt *string           `json:"estimated_send_at" format:"date-time"`
 	WaitingFor      string            `json:"waiting_for,omitempty" doc:"What binds"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
@@ -49,10 +52,43 @@ type attemptView struct {
 }
 
 // responseView is what was kept of the destination's answer. Its headers and
-// body are payload, which this call does not show.
+// body are payload: shown to who may see that, and to who pushed the job.
 type responseView struct {
-	HTTPStatus int  `json:"http_status"`
-	Truncated  bool `json:"truncated"`
+	HTTPStatus int            `json:"http_status"`
+	Headers    map[string]any `json:"headers,omitempty" doc:"Those that the contract keeps; a list where one came more than once. With the scope payload, or of one's own job"`
+	Body       string         `json:"body,omitempty" doc:"Up to the bound of the contract. With the scope payload, or of one's own job"`
+	BodyBase64 string         `json:"body_base64,omitempty" doc:"Instead of body, when it is not UTF-8"`
+	Truncated  bool           `json:"truncated" doc:"There was more than is kept"`
+}
+
+func viewResponse(r *job.Response, payload bool) *responseView {
+	if r == nil {
+		return nil
+	}
+	v := &responseView{HTTPStatus: r.HTTPStatus, Truncated: r.Truncated}
+	if !payload {
+		return v
+	}
+	v.Headers = job.HeaderMap(r.Headers)
+	if text := wholeRunes(r.Body, r.Truncated); utf8.Valid(text) {
+		v.Body = string(text)
+	} else {
+		v.BodyBase64 = base64.StdEncoding.EncodeToString(r.Body)
+	}
+	return v
+}
+
+// wholeRunes leaves out a character that the bound has cut.
+func wholeRunes(b []byte, truncated bool) []byte {
+	for cut := 1; truncated && cut < utf8.UTFMax && cut <= len(b); cut++ {
+		if tail := b[len(b)-cut:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return b[:len(b)-cut]
+			}
+			break
+		}
+	}
+	return b
 }
 
 func (a *API) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
@@ -60,30 +96,42 @@ func (a *API) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	if err != nil {
 		return nil, a.problem(ctx, err)
 	}
-	return &jobOutput{Body: viewJob(in.Destination, s)}, nil
+	p := callOf(ctx).producer
+	v := viewJob(in.Destination, s)
+	v.Response = viewResponse(s.Response, p.may(ScopePayload) || s.Producer != "" && s.Producer == p.name)
+	return &jobOutput{Body: v}, nil
 }
 
+// findJob finds a job that the caller may know of: who may only enqueue sees
+// only what is its own.
 func (a *API) findJob(ctx context.Context, in *jobInput) (*queue.Status, error) {
+	s, err := a.lookUp(ctx, in)
+	if p := callOf(ctx).producer; err == nil && !p.may(ScopeRead) && !p.may(ScopeOperate) && s.Producer != p.name {
+		return nil, noJob(in.ID)
+	}
+	return s, err
+}
+
+func noJob(id string) error {
+	return job.Errorf(job.CodeJobNotFound, "there is no job %q, or what was kept of it is gone", clip(id, 40))
+}
+
+func (a *API) lookUp(ctx context.Context, in *jobInput) (*queue.Status, error) {
 	if destination.ValidName(in.Destination) != nil {
 		return nil, noDestination(in.Destination)
 	}
-	missing := job.Errorf(job.CodeJobNotFound, "there is no job %q, or what was kept of it is gone", clip(in.ID, 40))
 	id, err := job.ParseID(in.ID)
 	if err != nil {
-		return nil, missing
+		return nil, noJob(in.ID)
 	}
 	sctx, cancel := storeContext(ctx)
 	defer cancel()
 	s, err := a.cfg.Store.Job(sctx, in.Destination, id)
 	if job.CodeOf(err) == job.CodeJobNotFound {
-		return nil, missing // in the same words as for a job of others
+		return nil, noJob(in.ID) // in the same words as for a job of others
 	}
 	if err != nil {
 		return nil, storeError(sctx, err)
-	}
-	// Who may only enqueue sees only what is its own.
-	if p := callOf(ctx).producer; !p.may(ScopeRead) && s.Producer != p.name {
-		return nil, missing
 	}
 	return s, nil
 }
@@ -93,7 +141,7 @@ func viewJob(name string, s *queue.Status) jobView {
 		ID: s.ID, Destination: name, State: s.State, Outcome: s.Outcome,
 		Producer: s.Producer, Tenant: s.Tenant, Priority: s.Priority,
 		CreatedAt: stamp(s.CreatedAt), DeliverAt: stamp(s.DeliverAt), ExpiresAt: stamp(s.ExpiresAt), FinishedAt: stamp(s.FinishedAt),
-		Attempts: []attemptView{}, Position: s.Position, EstimatedSendAt: stamp(s.EstimatedSendAt),
+		Attempts: []attemptView{}, Redrives: s.Redrives, Reason: s.Reason, EstimatedSendAt: stamp(s.EstimatedSendAt),
 		WaitingFor: s.WaitingFor, Metadata: s.Metadata,
 	}
 	for _, t := range s.Attempts {
@@ -102,8 +150,8 @@ func viewJob(name string, s *queue.Status) jobView {
 			Outcome: t.Outcome, HTTPStatus: t.HTTPStatus, Error: t.Error,
 		})
 	}
-	if s.Response != nil {
-		v.Response = &responseView{HTTPStatus: s.Response.HTTPStatus, Truncated: s.Response.Truncated}
+	if s.State.Live() {
+		v.Position = &s.Position
 	}
 	return v
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/redisdb"
+	"tundish/internal/secret"
 )
 
 // Common holds the flags of both services. All values are text until Validate
@@ -21,13 +23,15 @@ import (
 type Common struct {
 	RedisURL     string `name:"redis-url" default:"redis://127.0.0.1:6379/0" help:"Redis: redis://, rediss://, unix://; several hosts make a Cluster; redis+sentinel://h1,h2/master."`
 	RedisURLFile string `name:"redis-url-file" help:"File that holds the Redis URL, instead of --redis-url."`
+	SealKeys     string `name:"seal-keys" help:"File of keys that seal secrets given through the API: lines of <key id>:<base64 of 32 bytes>; the first seals, all open."`
 	Namespace    string `default:"default" help:"Two installations on one Redis never meet when their namespaces differ."`
 	LogLevel     string `name:"log-level" default:"info" help:"debug, info, warn or error."`
 	LogFormat    string `name:"log-format" default:"text" help:"text or json."`
 	Pprof        bool   `help:"Serve /debug/pprof on the admin address."`
 	Check        bool   `help:"Validate flags and files, and exit."`
 
-	fitEvery time.Duration // how often the settings of Redis are looked at; 0: as usual
+	sealKeys *secret.Keyring // of SealKeys; nil: none
+	fitEvery time.Duration   // how often the settings of Redis are looked at; 0: as usual
 }
 
 // ConfigError lists everything that is wrong with a configuration.
@@ -68,9 +72,26 @@ func (c *Common) validate(p *problems) {
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		p.add("--log-level: %q is not one of debug, info, warn, error", c.LogLevel)
 	}
+	if c.SealKeys != "" {
+		c.sealKeys, err = secret.LoadKeyring(c.SealKeys)
+		p.check(err, "--seal-keys")
+	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		p.add("--log-format: %q is not text or json", c.LogFormat)
 	}
+}
+
+// ownFiles are the files that hold our own secrets: no contract may have them sent.
+func (c *Common) ownFiles() []string {
+	return slices.DeleteFunc([]string{c.SealKeys, c.RedisURLFile}, func(path string) bool { return path == "" })
+}
+
+// seal is how secrets are sealed that come through the API; nil without keys.
+func (c *Common) seal() func(destination, name, value string) string {
+	if c.sealKeys == nil {
+		return nil
+	}
+	return c.sealKeys.Seal
 }
 
 // redisURL looks at the URL where it was given; of a file that cannot be read

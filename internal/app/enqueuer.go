@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tundish/internal/api"
+	"tundish/internal/background"
 	"tundish/internal/destination"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
@@ -108,12 +109,13 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	e.fit.start()
 	e.clean.add("fitness", e.fit.stop)
 	e.store = queue.New(e.db)
-	e.store.Tell(newCounts(reg))
+	e.store.Tell(newCounts(reg, e.log))
 	files, err := e.follow(ctx, newReloads(reg))
 	if err != nil {
 		return err
 	}
 	door, err := api.New(api.Config{Store: e.store, Keys: e.cfg.keys, OwnNames: e.cfg.keys == nil && !e.cfg.InsecureNoAuth, Named: files.holds,
+		Seal: e.cfg.seal(), Begin: background.NewPlanner(e.db.Keys().Namespace(), e.db.Client()).Begin,
 		Version: Version, Log: e.log, Registerer: reg, MetricsDestinations: e.cfg.metricsDestinations})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -71,7 +72,7 @@ func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
 }
 
 // long are the scripts whose own time is more than that of the way.
-var long = map[string]bool{"survey": true, "mend": true, "delete": true}
+var long = map[string]bool{"survey": true, "mend": true, "delete": true, "list": true, "act": true}
 
 func (m *redisMetrics) observe(script string, d time.Duration, err error) {
 	m.script.WithLabelValues(script).Observe(d.Seconds())
@@ -126,7 +127,7 @@ var trimmed = map[string]string{queue.CountTrimmedDead: "dead", queue.CountTrimm
 
 // newCounts counts what scripts did in calls of this process: the calls of all
 // processes together count each thing once.
-func newCounts(reg prometheus.Registerer) func(name string, n int64) {
+func newCounts(reg prometheus.Registerer, log *slog.Logger) func(name string, n int64) {
 	removed := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tundish", Name: "trimmed_total",
 		Help: "What was removed for its age (dead) or to keep a bound (all)."}, []string{"kind"})
 	unreadable := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tundish", Name: "unreadable_total",
@@ -135,6 +136,7 @@ func newCounts(reg prometheus.Registerer) func(name string, n int64) {
 		removed.WithLabelValues(kind)
 	}
 	reg.MustRegister(removed, unreadable)
+	dead := &trimLog{log: log, now: time.Now}
 	return func(name string, n int64) {
 		if name == queue.CountUnreadable {
 			unreadable.Add(float64(n))
@@ -142,7 +144,33 @@ func newCounts(reg prometheus.Registerer) func(name string, n int64) {
 		if kind, ok := trimmed[name]; ok {
 			removed.WithLabelValues(kind).Add(float64(n))
 		}
+		if name == queue.CountTrimmedDead {
+			dead.add(n)
+		}
 	}
+}
+
+// trimEvery is how often at most the log tells of removed dead jobs.
+const trimEvery = time.Minute
+
+// trimLog tells of dead jobs that were removed: nobody can send them again.
+type trimLog struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu     sync.Mutex
+	untold int64
+	next   time.Time
+}
+
+func (t *trimLog) add(n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.untold += n; t.now().Before(t.next) {
+		return // told with the next ones; the metric has them all
+	}
+	t.log.Warn("dead jobs were removed, for their age or beyond the bounds of their destination", "jobs", t.untold)
+	t.untold, t.next = 0, t.now().Add(trimEvery)
 }
 
 // surveyed tells of each look at all destinations which ones there are.

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -217,7 +219,7 @@ func TestCallsToRedisAreWatched(t *testing.T) {
 func TestCountsOfScripts(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
-	count := newCounts(reg)
+	count := newCounts(reg, slog.New(slog.DiscardHandler))
 	for name, v := range series(t, reg) {
 		if v != 0 {
 			t.Errorf("%s begins at %v", name, v)
@@ -264,4 +266,19 @@ func ask(t *testing.T, method, url string) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
+}
+
+// TestRemovedDeadJobsAreTold: at once, and then each minute for all.
+func TestRemovedDeadJobsAreTold(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	at := time.Unix(1_800_000_000, 0)
+	dead := &trimLog{log: slog.New(slog.NewTextHandler(&text, nil)), now: func() time.Time { return at }}
+	dead.add(3)
+	dead.add(4)
+	at = at.Add(trimEvery)
+	dead.add(5)
+	if lines := strings.Count(text.String(), "\n"); lines != 2 || !strings.Contains(text.String(), "jobs=3\n") || !strings.Contains(text.String(), "jobs=9\n") {
+		t.Errorf("%s", text.String())
+	}
 }

@@ -107,15 +107,16 @@ func (w *Worker) start(ctx context.Context) error {
 		})
 		config.Record = writes
 	}
-	sender := newSenders(w.cfg.allow, w.cfg.concurrency)
+	store := queue.New(db)
+	sender := newSenders(&w.cfg, store)
+	config.Check = sender.check
 	w.clean.add("sender", sender.close)
 	wake := subscribe(db)
 	w.clean.add("wake", wake.close)
 	config.Wake = wake.lanes
-	store := queue.New(db)
-	store.Tell(newCounts(reg))
+	store.Tell(newCounts(reg, w.log))
 	w.drain = drain.New(config, store, store, sender)
-	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Logger: w.log, Metrics: reg,
+	work := background.New(background.Config{Namespace: db.Keys().Namespace(), Sweeper: store, Operator: store, Logger: w.log, Metrics: reg,
 		Each: func(ctx context.Context) error {
 			return errors.Join(store.SetSenders(ctx, w.cfg.concurrency), keepSeries(ctx, store, metrics))
 		}}, db.Client())

@@ -38,6 +38,7 @@ var table = map[string]layer{
 	"internal/sharedbucket": {mechanism, with(words, "internal/redisdb"), "limits are tested alone: nothing sideways"},
 	"internal/idempotency":  {mechanism, with(words, "internal/redisdb"), "keys are tested alone: nothing sideways"},
 	"internal/deliver":      {mechanism, words, "sending a request knows nothing of queues or Redis"},
+	"internal/secret":       {mechanism, words, "secrets are resolved and sealed here; where they are stored and sent others know"},
 	"internal/queue": {mechanism, with(words, "internal/redisdb", "internal/sharedbucket", "internal/idempotency"),
 		"the lane joins the Lua parts of limits and keys: the only sideways arrows there are"},
 
@@ -51,7 +52,7 @@ var table = map[string]layer{
 
 	"internal/bank": {mechanism, []string{"internal/job"}, "the bank is the other side: a judge must not share code with whom it judges"},
 
-	"internal/app": {wiring, with(words, "internal/redisdb", "internal/sharedbucket", "internal/idempotency", "internal/deliver", "internal/queue",
+	"internal/app": {wiring, with(words, "internal/redisdb", "internal/sharedbucket", "internal/idempotency", "internal/deliver", "internal/secret", "internal/queue",
 		"internal/api", "internal/drain", "internal/background", "internal/ui", "internal/bank", "client"),
 		"the only place that knows all concrete types"},
 
@@ -229,6 +230,7 @@ var keptIn = []struct {
 	{"go.uber.org/goleak", []string{"internal/redistest"}, true, "for tests only"},
 	{"github.com/Shopify/toxiproxy", []string{"internal/redistest"}, false, "for tests only: links to Redis are made in one place"},
 	{"github.com/rs/zerolog", []string{"internal/redistest"}, false, "our programs log through slog"},
+	{"github.com/standard-webhooks/standard-webhooks/libraries", nil, true, "for tests only: a receiver that is not ours"},
 	{"pgregory.net/rapid", nil, true, "for tests only: its licence (MPL-2.0) stays out of the programs"},
 }
 

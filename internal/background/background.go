@@ -1,5 +1,6 @@
 // Package background runs what waits for a clock or takes long, on asynq: in
-// this version the fleet's sweep. Every worker runs it; a task is done once.
+// this version the fleet's sweep and operations on many jobs. Every worker runs
+// it; a task is done once.
 package background
 
 import (
@@ -29,7 +30,11 @@ const (
 	// look is how often an idle server looks for tasks; nothing here is urgent.
 	// asynq cannot be woken from this pause, so a stop may take as long.
 	look = time.Second
+	// tasksAtOnce: an operation that waits must not keep a sweep from its turn.
+	tasksAtOnce = 4
 )
+
+func queueOf(namespace string) string { return "tundish-" + namespace }
 
 // Sweeper mends lanes; see queue.Store.
 type Sweeper interface {
@@ -43,6 +48,8 @@ type Config struct {
 	// Every is how often a sweep is due. Default: a minute.
 	Every   time.Duration
 	Sweeper Sweeper
+	// Operator goes on with operations; nil: this process does not.
+	Operator Operator
 	// Each is called at the start and then each period, or each eachEvery when that
 	// is shorter, by every worker; may be nil.
 	Each    func(ctx context.Context) error
@@ -56,15 +63,16 @@ type Background struct {
 	queue   string
 	log     *slog.Logger
 	client  *asynq.Client
+	planner *Planner
 	server  *asynq.Server
 	repairs *prometheus.CounterVec
 	turned  prometheus.Gauge
+	running context.Context // ends with Stop
 	cancel  context.CancelFunc
 	stop    chan struct{} // closed when it stops
 	wg      sync.WaitGroup
 
-	mu      sync.Mutex
-	failing string // kind of the failure that was logged last
+	sweeping, operating trouble
 }
 
 // New makes background work over a client that the caller closes after Stop.
@@ -72,8 +80,10 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 	if cfg.Every <= 0 {
 		cfg.Every = sweepEvery
 	}
-	b := &Background{cfg: cfg, queue: "tundish-" + cfg.Namespace, log: cfg.Logger.With("component", "background"), client: asynq.NewClientFromRedisClient(client),
-		stop: make(chan struct{})}
+	b := &Background{cfg: cfg, queue: queueOf(cfg.Namespace), log: cfg.Logger.With("component", "background"), client: asynq.NewClientFromRedisClient(client),
+		planner: NewPlanner(cfg.Namespace, client), stop: make(chan struct{})}
+	b.sweeping.failed, b.sweeping.over = "a sweep failed; the next one tries again", "sweeps go through again"
+	b.operating.failed, b.operating.over = "an operation does not go on; it is tried again", "operations go on again"
 	b.repairs = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tundish", Name: "sweep_repairs_total",
 		Help: "What sweeps of this process mended; any is an alert."}, []string{"kind"})
 	for _, kind := range []string{"due_entry", "lease"} {
@@ -85,7 +95,7 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 		cfg.Metrics.MustRegister(b.repairs, b.turned)
 	}
 	b.server = asynq.NewServerFromRedisClient(calm{client, b.stop}, asynq.Config{
-		Concurrency: 2, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
+		Concurrency: tasksAtOnce, Queues: map[string]int{b.queue: 1}, TaskCheckInterval: look, ShutdownTimeout: time.Second,
 		Logger: newLogger(b.log), LogLevel: asynq.WarnLevel,
 	})
 	return b
@@ -95,12 +105,13 @@ func New(cfg Config, client redis.UniversalClient) *Background {
 func (b *Background) Start() error {
 	mux := asynq.NewServeMux()
 	mux.HandleFunc(taskSweep, b.sweep)
+	mux.HandleFunc(taskOperation, b.operate)
+	b.running, b.cancel = context.WithCancel(context.Background())
 	if err := b.server.Start(mux); err != nil {
+		b.cancel()
 		return fmt.Errorf("background: %w", err)
 	}
-	var ctx context.Context
-	ctx, b.cancel = context.WithCancel(context.Background())
-	b.wg.Go(func() { b.clock(ctx) })
+	b.wg.Go(func() { b.clock(b.running) })
 	return nil
 }
 
@@ -115,16 +126,20 @@ func (b *Background) Stop() {
 // clock makes a sweep each period. Workers make the same task under the same
 // id, so the fleet has one, whoever comes first.
 func (b *Background) clock(ctx context.Context) {
-	tick, each := time.NewTicker(b.cfg.Every), time.NewTicker(min(b.cfg.Every, eachEvery))
+	tick, each, revive := time.NewTicker(b.cfg.Every), time.NewTicker(min(b.cfg.Every, eachEvery)), time.NewTicker(min(b.cfg.Every, reviveEvery))
 	defer tick.Stop()
 	defer each.Stop()
+	defer revive.Stop()
 	b.each(ctx)
+	b.revive(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-each.C:
 			b.each(ctx)
+		case <-revive.C:
+			b.revive(ctx)
 		case at := <-tick.C:
 			if err := b.plan(ctx, at); err != nil {
 				b.log.Debug("the sweep was not planned", "error", err) // the next period tries again
@@ -164,12 +179,19 @@ func (b *Background) sweep(ctx context.Context, _ *asynq.Task) error {
 		b.log.Warn("a sweep mended lanes", "due_entries", repairs.Entries, "leases", repairs.Leases)
 	}
 	b.log.Debug("swept", "took", time.Since(begin), "error", err)
-	b.tell(err)
+	b.sweeping.tell(b.log, err)
 	return nil
 }
 
-// tell logs a failure of sweeps when its kind changes.
-func (b *Background) tell(err error) {
+// trouble logs failures of one kind of work when they begin, change or end.
+type trouble struct {
+	failed, over string // what is said
+
+	mu   sync.Mutex
+	kind string // of the failure that was logged last
+}
+
+func (t *trouble) tell(log *slog.Logger, err error) {
 	kind := ""
 	if err != nil {
 		kind = redisdb.Kind(err)
@@ -177,15 +199,15 @@ func (b *Background) tell(err error) {
 	if kind == redisdb.KindCancelled { // we stop
 		return
 	}
-	b.mu.Lock()
-	before := b.failing
-	b.failing = kind
-	b.mu.Unlock()
+	t.mu.Lock()
+	before := t.kind
+	t.kind = kind
+	t.mu.Unlock()
 	switch kind {
 	case before:
 	case "":
-		b.log.Info("sweeps go through again")
+		log.Info(t.over)
 	default:
-		b.log.Warn("a sweep failed; the next one tries again", "kind", kind, "error", err)
+		log.Warn(t.failed, "kind", kind, "error", err)
 	}
 }

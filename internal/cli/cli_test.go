@@ -22,7 +22,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{"nothing", nil, exitUsage, []string{"expected one of", "--help"}},
 		{"unknown command", []string{"frobnicate"}, exitUsage, []string{"frobnicate"}},
-		{"not built", []string{"redrive", "bank"}, exitUsage, []string{"redrive"}},
+		{"not built", []string{"import", "bank", "x"}, exitUsage, []string{"import"}},
 		{"unknown flag", []string{"get", "--colour"}, exitUsage, []string{"--colour"}},
 		{"demo that nobody brought", []string{"demo"}, exitUsage, []string{"demo"}},
 		{"every bad value at once", []string{"push", "Bank", "-d", "x", "--server", "ftp://x", "-o", "xml", "--timeout", "3", "--priority", "10", "--delay", "soon", "--header", "X"},

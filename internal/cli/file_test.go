@@ -77,7 +77,7 @@ func (c *contracts) put(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	name := r.PathValue("d")
 	body, _ := io.ReadAll(r.Body)
-	_, written, err := destination.ParseBody(name, body)
+	_, written, _, err := destination.ParseBody(name, body)
 	if err != nil {
 		c.t.Errorf("PUT %s: %v", name, err)
 	}

@@ -27,9 +27,18 @@ type grammar struct {
 	Delete   deleteCmd   `cmd:"" help:"Delete a destination, with what is kept of its jobs."`
 	Push     pushCmd     `cmd:"" help:"Push one job or a file of them; waits as told while the queue is full."`
 	Job      jobCmd      `cmd:"" help:"Show a job."`
-	Pause    pauseCmd    `cmd:"" help:"Stop sending to a destination."`
-	Resume   resumeCmd   `cmd:"" help:"Send to a destination again."`
-	Keys     struct {
+	Jobs     jobsCmd     `cmd:"" help:"List jobs of a destination."`
+	Cancel   cancelCmd   `cmd:"" help:"Cancel a job that no worker holds."`
+	Redrive  redriveCmd  `cmd:"" help:"Send a dead or unknown job again, or all that are dead."`
+	Resolve  resolveCmd  `cmd:"" help:"Say of an unknown job whether it arrived."`
+	Erase    eraseCmd    `cmd:"" help:"Erase a job that has ended, with its payload."`
+	Purge    purgeCmd    `cmd:"" help:"Cancel or erase jobs of some states."`
+
+	Operations operationsCmd `cmd:"" help:"Show redrives and purges of many jobs, or one of them."`
+
+	Pause  pauseCmd  `cmd:"" help:"Stop sending to a destination."`
+	Resume resumeCmd `cmd:"" help:"Send to a destination again."`
+	Keys   struct {
 		Create keysCreateCmd `cmd:"" help:"Make a key and its entry for keys.yaml."`
 	} `cmd:"" help:"Keys of producers."`
 	Bank    bankCmd    `cmd:"" help:"Run a strict bank to call; it judges the rate it sees."`

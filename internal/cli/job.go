@@ -12,6 +12,7 @@ type jobCmd struct {
 	remote
 	Destination string `arg:"" help:"The destination."`
 	ID          string `arg:"" help:"The job."`
+	Payload     bool   `help:"Show what it sends instead: body and headers."`
 }
 
 func (c *jobCmd) check(p *problems) { checkName(p, c.Destination) }
@@ -30,6 +31,8 @@ type jobDoc struct {
 	ExpiresAt       string            `json:"expires_at"`
 	FinishedAt      string            `json:"finished_at"`
 	Attempts        []attemptDoc      `json:"attempts"`
+	Redrives        int               `json:"redrives"`
+	Reason          string            `json:"reason"`
 	Position        int64             `json:"position"`
 	EstimatedSendAt string            `json:"estimated_send_at"`
 	WaitingFor      string            `json:"waiting_for"`
@@ -46,6 +49,9 @@ type attemptDoc struct {
 }
 
 func (c *jobCmd) run(ctx context.Context, s *session) error {
+	if c.Payload {
+		return c.payload(ctx, s)
+	}
 	a, err := s.api.do(ctx, request{method: http.MethodGet, path: jobPath(c.Destination, c.ID)})
 	if err != nil {
 		return err
@@ -55,6 +61,25 @@ func (c *jobCmd) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(output{json: a.body, names: []string{j.ID}, table: j.details})
+}
+
+// payload shows what a job sends; the table form is the body alone, for pipes.
+func (c *jobCmd) payload(ctx context.Context, s *session) error {
+	a, err := s.api.do(ctx, request{method: http.MethodGet, path: jobPath(c.Destination, c.ID) + "/payload"})
+	if err != nil {
+		return err
+	}
+	var doc struct {
+		BodyText   string `json:"body_text"`
+		BodyBase64 []byte `json:"body_base64"`
+	}
+	if err := decode(a.body, &doc); err != nil {
+		return err
+	}
+	if s.flags.Output == formTable {
+		return s.write(append([]byte(doc.BodyText), doc.BodyBase64...))
+	}
+	return s.show(output{json: a.body, names: []string{c.ID}})
 }
 
 func (j *jobDoc) details(t *table) {
@@ -74,6 +99,10 @@ func (j *jobDoc) details(t *table) {
 	t.field("deliver at", "%s", j.DeliverAt)
 	t.field("expires", "%s", j.ExpiresAt)
 	t.field("finished", "%s", j.FinishedAt)
+	t.field("reason", "%s", j.Reason)
+	if j.Redrives > 0 {
+		t.field("redrives", "%d", j.Redrives)
+	}
 	for _, name := range slices.Sorted(maps.Keys(j.Metadata)) {
 		t.field("metadata", "%s=%s", name, j.Metadata[name])
 	}

@@ -3,7 +3,6 @@ package deliver
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"time"
@@ -48,7 +47,8 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 		return failed(c, g, err)
 	}
 	res = answered(resp, g)
-	if drain(c, resp) {
+	res.Response = keep(out, resp)
+	if drain(c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
 		c.gate.reused.Store(true)
 		c.pool.put(c)
 	} else {
@@ -91,14 +91,14 @@ func answered(resp *http.Response, g *pass) Result {
 }
 
 // drain reads the rest of the answer so that the connection can be used again,
-// and says whether it can.
-func drain(c *conn, resp *http.Response) bool {
+// and says whether it can. What is kept of the body goes into b.
+func drain(c *conn, resp *http.Response, b *bodyOf) bool {
 	defer resp.Body.Close()
-	if resp.ContentLength > drainBytes || resp.StatusCode == http.StatusSwitchingProtocols {
+	if resp.ContentLength > drainBytes && !b.wanted() || resp.StatusCode == http.StatusSwitchingProtocols {
 		return false
 	}
 	t := time.AfterFunc(drainTime, c.close)
-	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, drainBytes+1))
+	n, err := b.read(resp.Body, drainBytes+1)
 	return t.Stop() && err == nil && n <= drainBytes && c.http.Available() > 0
 }
 

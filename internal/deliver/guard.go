@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"syscall"
 )
@@ -16,35 +17,36 @@ var (
 // IPv4 address inside are closed as a whole: what they lead to is decided by
 // somebody else's translator.
 var notPublic = parsePrefixes(
-	"0.0.0.0/8",       // this network, unspecified
-	"10.0.0.0/8",      // private
-	"100.64.0.0/10",   // carrier-grade NAT
-	"127.0.0.0/8",     // loopback
-	"169.254.0.0/16",  // link-local, cloud metadata
-	"172.16.0.0/12",   // private
-	"192.0.0.0/24",    // protocol assignments
-	"192.0.2.0/24",    // documentation
-	"192.88.99.0/24",  // 6to4 relays
-	"192.168.0.0/16",  // private
-	"198.18.0.0/15",   // benchmarks
-	"198.51.100.0/24", // documentation
-	"203.0.113.0/24",  // documentation
-	"224.0.0.0/4",     // multicast
-	"240.0.0.0/4",     // reserved, broadcast
-	"::/96",           // unspecified, loopback, IPv4-compatible
-	"::ffff:0:0:0/96", // IPv4-translated
-	"64:ff9b::/96",    // NAT64
-	"64:ff9b:1::/48",  // local NAT64
-	"100::/64",        // discard
-	"2001::/23",       // protocol assignments, Teredo, ORCHID
-	"2001:db8::/32",   // documentation
-	"2002::/16",       // 6to4
-	"3fff::/20",       // documentation
-	"5f00::/16",       // segment routing
-	"fc00::/7",        // unique local, cloud metadata
-	"fe80::/10",       // link-local
-	"fec0::/10",       // site-local
-	"ff00::/8",        // multicast
+	"0.0.0.0/8",        // this network, unspecified
+	"10.0.0.0/8",       // private
+	"100.64.0.0/10",    // carrier-grade NAT
+	"127.0.0.0/8",      // loopback
+	"168.63.129.16/32", // public by number; Azure's host of a virtual machine
+	"169.254.0.0/16",   // link-local, cloud metadata
+	"172.16.0.0/12",    // private
+	"192.0.0.0/24",     // protocol assignments
+	"192.0.2.0/24",     // documentation
+	"192.88.99.0/24",   // 6to4 relays
+	"192.168.0.0/16",   // private
+	"198.18.0.0/15",    // benchmarks
+	"198.51.100.0/24",  // documentation
+	"203.0.113.0/24",   // documentation
+	"224.0.0.0/4",      // multicast
+	"240.0.0.0/4",      // reserved, broadcast
+	"::/96",            // unspecified, loopback, IPv4-compatible
+	"::ffff:0:0:0/96",  // IPv4-translated
+	"64:ff9b::/96",     // NAT64
+	"64:ff9b:1::/48",   // local NAT64
+	"100::/64",         // discard
+	"2001::/23",        // protocol assignments, Teredo, ORCHID
+	"2001:db8::/32",    // documentation
+	"2002::/16",        // 6to4
+	"3fff::/20",        // documentation
+	"5f00::/16",        // segment routing
+	"fc00::/7",         // unique local, cloud metadata
+	"fe80::/10",        // link-local
+	"fec0::/10",        // site-local
+	"ff00::/8",         // multicast
 )
 
 func parsePrefixes(list ...string) []netip.Prefix {
@@ -68,6 +70,11 @@ func within(a netip.Addr, list []netip.Prefix) bool {
 		}
 	}
 	return false
+}
+
+// dialer makes connections to addresses that may be dialled, and to no others.
+func (s *Sender) dialer() *net.Dialer {
+	return &net.Dialer{ControlContext: guard(s.cfg.AllowPrivate)}
 }
 
 // privateGuard lets pass what is not public and explicitly allowed.

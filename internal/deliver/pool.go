@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -22,8 +21,9 @@ const (
 
 // target is what connections are shared by.
 type target struct {
-	scheme string
-	addr   string // host:port
+	scheme   string
+	addr     string // host:port
+	identity identity
 }
 
 // conn is a connection that belongs to one Send or lies in its pool.
@@ -56,8 +56,12 @@ type pool struct {
 	idle   []*conn
 }
 
-func newPool(s *Sender, t target) *pool {
-	d := &net.Dialer{ControlContext: guard(s.cfg.AllowPrivate)}
+func newPool(s *Sender, t target) (*pool, error) {
+	config, err := t.identity.config(s.cfg.RootCAs)
+	if err != nil {
+		return nil, err
+	}
+	d := s.dialer()
 	http1 := new(http.Protocols)
 	http1.SetHTTP1(true)
 	return &pool{s: s, target: t, lastUse: time.Now(), dialer: &http.Transport{
@@ -71,16 +75,12 @@ func newPool(s *Sender, t target) *pool {
 			*ctx.Value(gateKey{}).(**gateConn) = g
 			return g, nil
 		},
-		TLSClientConfig: &tls.Config{
-			RootCAs:            s.cfg.RootCAs,
-			MinVersion:         tls.VersionTLS12,
-			ClientSessionCache: tls.NewLRUClientSessionCache(8),
-		},
+		TLSClientConfig:        config,
 		Protocols:              http1,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		WriteBufferSize:        8 << 10,
-	}}
+	}}, nil
 }
 
 // gateKey finds, in the context of a dial, where to leave the gateConn: net/http

@@ -5,13 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"tundish/internal/destination"
 )
 
 // outgoing is a request that is ready to be written.
@@ -22,13 +23,12 @@ type outgoing struct {
 	host   string // of the contract's Host header; empty: the URL's
 	header http.Header
 	body   []byte
+	keep   *destination.KeepResponse
+	hide   hiding // what must not be kept
 }
 
 // build makes the request of an attempt. An error means that it can never be sent.
-func build(a *Attempt, userAgent string) (*outgoing, error) {
-	if a.Contract == nil || a.Job == nil {
-		return nil, errors.New("attempt without contract or job")
-	}
+func build(a *Attempt, e *equipment, userAgent string) (*outgoing, error) {
 	t := &a.Contract.Target
 	method := firstOf(a.Job.Request.Method, t.Method, http.MethodPost)
 	if err := ValidateMethod(method); err != nil {
@@ -39,15 +39,18 @@ func build(a *Attempt, userAgent string) (*outgoing, error) {
 		return nil, err
 	}
 	out := &outgoing{
-		target: target{u.Scheme, hostPort(u)},
+		target: target{u.Scheme, hostPort(u), e.identity},
 		method: method,
 		url:    u,
 		header: make(http.Header, 12),
 		body:   a.Job.Request.Body,
+		keep:   &t.Keep,
+		hide:   e.hide,
 	}
-	if err := out.fillHeader(a, userAgent); err != nil {
+	if err := out.fillHeader(a, e, userAgent); err != nil {
 		return nil, err
 	}
+	out.sign(a, e.sign)
 	out.emptyLength()
 	return out, nil
 }
@@ -63,9 +66,12 @@ func hostPort(u *url.URL) string {
 // fillHeader puts the headers together. A job's header takes the place of the
 // contract's of the same name, but for Authorization: what the operator wrote
 // there a producer does not replace. What Tundish itself says comes last and wins.
-func (o *outgoing) fillHeader(a *Attempt, userAgent string) error {
-	if err := o.contractHeaders(a); err != nil {
+func (o *outgoing) fillHeader(a *Attempt, e *equipment, userAgent string) error {
+	if err := o.contractHeaders(e.headers); err != nil {
 		return err
+	}
+	if e.authorization != "" {
+		o.header.Set("Authorization", e.authorization)
 	}
 	if err := o.jobHeaders(a); err != nil {
 		return err
@@ -76,8 +82,8 @@ func (o *outgoing) fillHeader(a *Attempt, userAgent string) error {
 	return o.ownHeaders(a)
 }
 
-func (o *outgoing) contractHeaders(a *Attempt) error {
-	for _, h := range a.Contract.Target.Headers {
+func (o *outgoing) contractHeaders(headers []destination.Header) error {
+	for _, h := range headers {
 		if err := validField(h.Name, h.Value); err != nil {
 			return fmt.Errorf("contract: %w", err)
 		}

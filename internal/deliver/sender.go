@@ -45,6 +45,11 @@ type Config struct {
 	UserAgent string
 	// RootCAs are trusted for TLS. Default: the system's.
 	RootCAs *x509.CertPool
+	// Secrets resolves the references of contracts. Default: none is resolved.
+	Secrets Secrets
+	// Tokens shares access tokens among workers. Default: each has its own, for
+	// in the clear they must not be where others could read them.
+	Tokens Tokens
 }
 
 // Attempt is one request to make.
@@ -82,6 +87,9 @@ type Result struct {
 	Duration  time.Duration // from StartedAt until the outcome was known
 	Error     string        // short, for people; no secret, no URL query
 	Response  *job.Response // nil: answers are not kept
+	// Fault says why nothing can be sent under the contract here; see Check.
+	// Nothing was written, and the job is not to blame.
+	Fault error
 }
 
 // Sender makes attempts. It is safe for concurrent use.
@@ -94,6 +102,7 @@ type Sender struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[target]*pool
+	tokens map[string]*tokenOf // by destination
 }
 
 // New makes a Sender. Close it.
@@ -102,7 +111,8 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.IdleTimeout, defaultIdleTimeout)
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
-	s := &Sender{cfg: cfg, pools: make(map[target]*pool)}
+	setDefault(&cfg.Secrets, Secrets(noSecrets{}))
+	s := &Sender{cfg: cfg, pools: make(map[target]*pool), tokens: make(map[string]*tokenOf)}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.janitor)
 	return s
@@ -139,11 +149,26 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 			res = panicked(g)
 		}
 	}()
-	out, err := build(&a, s.cfg.UserAgent)
+	if a.Contract == nil || a.Job == nil {
+		return Result{Outcome: job.OutcomeBadRequest, Error: "attempt without contract or job"}
+	}
+	e, err := s.equip(a.Contract)
+	if err != nil {
+		return faulty(err)
+	}
+	tok, err := s.authorize(ctx, a.Contract.Name, e)
+	if err != nil {
+		return tokenResult(ctx, err)
+	}
+	defer func() { tok.answered(&res) }()
+	out, err := build(&a, e, s.cfg.UserAgent)
 	if err != nil {
 		return Result{Outcome: job.OutcomeBadRequest, Error: short(err.Error())}
 	}
-	p := s.borrow(out.target)
+	p, err := s.borrow(out.target)
+	if err != nil {
+		return faulty(err)
+	}
 	if p == nil {
 		return Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
@@ -160,6 +185,11 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 			return res
 		}
 	}
+}
+
+// faulty is the result when nothing can be sent under a contract here.
+func faulty(err error) Result {
+	return Result{Outcome: job.OutcomeNotSent, Error: short(err.Error()), Fault: err}
 }
 
 // panicked is the result of a Send that panicked: the job must not come back
@@ -185,20 +215,24 @@ func timeoutOf(a *Attempt) time.Duration {
 	return defaultTimeout
 }
 
-// borrow finds or makes the pool of a target; nil when the sender is closed.
-func (s *Sender) borrow(t target) *pool {
+// borrow finds or makes the pool of a target; nil when the sender is closed. An
+// error says that its certificates cannot be used.
+func (s *Sender) borrow(t target) (*pool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil
+		return nil, nil
 	}
 	p := s.pools[t]
 	if p == nil {
-		p = newPool(s, t)
+		var err error
+		if p, err = newPool(s, t); err != nil {
+			return nil, err
+		}
 		s.pools[t] = p
 	}
 	p.users++
-	return p
+	return p, nil
 }
 
 func (s *Sender) giveBack(p *pool) {

@@ -27,8 +27,14 @@ type Contract struct {
 	Idempotency Idempotency
 	Retry       Retry
 	Breaker     Breaker
+	Adaptive    Adaptive
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
+
+	// Sealed are the secrets that were given through the API, by name, sealed as
+	// they are stored. They are no part of what is written: who reads a stored
+	// contract for sending puts them here.
+	Sealed map[string]string
 }
 
 // HTTPTarget is where requests go.
@@ -37,9 +43,13 @@ type HTTPTarget struct {
 	Method  string // of jobs that name none
 	Headers []Header
 	Timeout time.Duration // of one attempt
+	Sign    Sign
+	Auth    Auth
+	TLS     TLS
+	Keep    KeepResponse
 }
 
-// Header is one fixed header of a target.
+// Header is one fixed header of a target. References in its value are not resolved.
 type Header struct{ Name, Value string }
 
 // Algorithm names how a limit counts.
@@ -135,6 +145,23 @@ type Breaker struct {
 	Failures   int           // in a row that open it; 0: never
 	OpenFor    time.Duration // the first time; doubled each time a probe fails
 	MaxOpenFor time.Duration
+}
+
+// Adaptive lets the rate follow what the destination can take, below its limits.
+type Adaptive struct {
+	Enabled bool
+	Floor   float64 // in the unit of the tightest limit; the rate is never cut below
+}
+
+// Tightest is the limit that lets the least through.
+func (c *Contract) Tightest() Limit {
+	tightest := c.Limits[0]
+	for _, l := range c.Limits {
+		if float64(l.Rate)/l.Per.Seconds() < float64(tightest.Rate)/tightest.Per.Seconds() {
+			tightest = l
+		}
+	}
+	return tightest
 }
 
 // Retention says how long what has ended is kept.

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ func decode(v *value, p *problems, e extent) *Contract {
 	c.Idempotency = idempotency(o.section("idempotency"))
 	c.Retry = retry(o.section("retry"))
 	c.Breaker = breaker(o.section("breaker"))
+	c.Adaptive = adaptive(o.section("adaptive"), c)
 	c.Retention = retention(o.section("retention"))
 	c.Paused = o.flag("paused")
 	notBuilt(o)
@@ -71,11 +73,9 @@ func notBuilt(o *object) {
 	o.later("callback")
 	o.later("verify")
 	o.later("learn_limits")
-	o.later("secrets")
-	adaptive := o.section("adaptive")
-	adaptive.later("enabled", "false")
-	adaptive.later("floor")
-	adaptive.close()
+	if v := o.get("secrets"); v != nil {
+		o.p.invalid(v, "secrets: are given through the API, with PUT, and nowhere else; use ${env:NAME} or ${file:/absolute/path}")
+	}
 }
 
 // name reads a field that holds a name.
@@ -195,6 +195,29 @@ func breaker(o *object) Breaker {
 		OpenFor:    quantity(o, durations, "open_for", 10*time.Second, time.Second, day),
 		MaxOpenFor: quantity(o, durations, "max_open_for", 5*time.Minute, time.Second, 30*day),
 	}
+}
+
+// adaptive has a tenth of the tightest limit for its floor unless one is given.
+func adaptive(o *object, c *Contract) Adaptive {
+	defer o.close()
+	a := Adaptive{Enabled: o.flag("enabled")}
+	if len(c.Limits) == 0 {
+		o.known = append(o.known, "floor")
+		return a
+	}
+	most := float64(c.Tightest().Rate)
+	a.Floor = max(most/10, 0.001)
+	v := o.get("floor")
+	if v == nil {
+		return a
+	}
+	floor, err := strconv.ParseFloat(v.text, 64)
+	if v.kind != number || err != nil || floor < 0.001 || floor > most {
+		o.p.bad(v, fmt.Sprintf("a number from 0.001 to %v, the rate of the tightest limit in its own unit", most))
+		return a
+	}
+	a.Floor = floor
+	return a
 }
 
 func retention(o *object) Retention {

@@ -17,6 +17,7 @@ type Filled struct {
 	Idempotency FilledIdempotency `json:"idempotency"`
 	Retry       FilledRetry       `json:"retry"`
 	Breaker     FilledBreaker     `json:"breaker"`
+	Adaptive    FilledAdaptive    `json:"adaptive"`
 	Retention   FilledRetention   `json:"retention"`
 	Paused      bool              `json:"paused"`
 }
@@ -25,15 +26,6 @@ type Filled struct {
 type FilledTarget struct {
 	HTTP *FilledHTTP `json:"http,omitempty"`
 	SMTP *FilledSMTP `json:"smtp,omitempty"`
-}
-
-// FilledHTTP is an HTTP target. A header is a text, or a list when its name is repeated.
-type FilledHTTP struct {
-	URL     string         `json:"url"`
-	Method  string         `json:"method"`
-	Headers map[string]any `json:"headers,omitempty"`
-	Timeout string         `json:"timeout"`
-	HTTP2   bool           `json:"http2"`
 }
 
 // FilledLimit is one limit, its rate a whole number.
@@ -86,6 +78,12 @@ type FilledBreaker struct {
 	MaxOpenFor string `json:"max_open_for"`
 }
 
+// FilledAdaptive is whether the rate follows the destination, and its floor.
+type FilledAdaptive struct {
+	Enabled bool    `json:"enabled"`
+	Floor   float64 `json:"floor"`
+}
+
 // FilledRetention says how long what has ended is kept.
 type FilledRetention struct {
 	Finished    string `json:"finished"`
@@ -129,6 +127,7 @@ func Effective(c *Contract) Filled {
 			OpenFor:    FormatDuration(c.Breaker.OpenFor),
 			MaxOpenFor: FormatDuration(c.Breaker.MaxOpenFor),
 		},
+		Adaptive: FilledAdaptive(c.Adaptive),
 		Retention: FilledRetention{
 			Finished:    FormatDuration(c.Retention.Finished),
 			Dead:        FormatDuration(c.Retention.Dead),
@@ -137,21 +136,6 @@ func Effective(c *Contract) Filled {
 		},
 		Paused: c.Paused,
 	}
-}
-
-func filledHTTP(t HTTPTarget) FilledHTTP {
-	headers := map[string]any{}
-	for _, h := range t.Headers {
-		switch had := headers[h.Name].(type) {
-		case nil:
-			headers[h.Name] = h.Value
-		case string:
-			headers[h.Name] = []string{had, h.Value}
-		case []string:
-			headers[h.Name] = append(had, h.Value)
-		}
-	}
-	return FilledHTTP{URL: t.URL, Method: t.Method, Headers: headers, Timeout: FormatDuration(t.Timeout)}
 }
 
 func filledLimits(limits []Limit) []FilledLimit {

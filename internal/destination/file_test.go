@@ -123,7 +123,7 @@ destinations:
         timeout: 10
   - name: a
     class: webhok
-  - target: {http: {url: "http://c", sign: {}}}
+  - target: {http: {url: "http://c", http2: true}}
     limits: [{rate: 1, per: 1s}]
   - just text
   - name: 12
@@ -153,7 +153,7 @@ callbacks: {}
 		"24 /destinations/2/name invalid",
 		"25 /destinations/2/class invalid",
 		"26 /destinations/3/name invalid",
-		"26 /destinations/3/target/http/sign not_supported",
+		"26 /destinations/3/target/http/http2 not_supported",
 		"28 /destinations/4 invalid",
 		"29 /destinations/5/name invalid",
 		"29 /destinations/5/target/http/url invalid",
@@ -282,7 +282,7 @@ func TestSampleFile(t *testing.T) {
 		lines = append(lines, line)
 	}
 	full := mustParseFile(t, strings.Join(lines, "\n")).Destinations[0].Contract
-	if len(full.Limits) != 2 || full.Tenants.Share != 0.5 || len(full.Target.Headers) != 1 {
+	if len(full.Limits) != 2 || full.Tenants.Share != 0.5 || len(full.Target.Headers) != 1 || len(full.Target.Sign.Secrets) != 1 || full.Target.Auth.Basic == nil || full.Target.Keep.Body != 4096 {
 		t.Errorf("not everything was uncommented: %+v", full)
 	}
 	if full.Queue != c.Queue || full.Retry != c.Retry || full.Retention != c.Retention || full.Idempotency != c.Idempotency ||

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// adaptedLimit is the name under which a destination shows its adapted rate.
+const adaptedLimit = "adaptive"
+
 const (
 	maxLimits   = 8
 	minPer      = 10 * time.Millisecond
@@ -73,6 +76,9 @@ func limit(p *problems, v *value) (l Limit, per *value, ok bool) {
 	o := p.open(v, false)
 	defer o.close()
 	l = Limit{Name: o.name("name", false), Burst: 1}
+	if l.Name == adaptedLimit {
+		p.bad(o.get("name"), "another name: "+adaptedLimit+" is what the adapted rate is shown as")
+	}
 	o.later("mode", "enforce")
 	o.later("on_state_loss", "assume_used")
 	o.later("share")

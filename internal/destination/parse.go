@@ -19,17 +19,26 @@ func ParseContract(name string, doc []byte) (c *Contract, written []byte, err er
 }
 
 // ParseBody is ParseContract for a caller's contract: a class is refused,
-// because there is none to merge.
-func ParseBody(name string, doc []byte) (c *Contract, written []byte, err error) {
+// because there is none to merge, and the secrets that came with it are not in
+// what is written.
+func ParseBody(name string, doc []byte) (c *Contract, written []byte, secrets map[string]string, err error) {
 	p := newProblems()
 	root, err := readJSON(doc, p)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	secrets = takeSecrets(root, p)
 	if class := root.find("class"); class != nil {
 		p.notSupported(class, "class: is supported in files only; give the fields themselves")
 	}
-	return parseTree(name, root, p)
+	c, written, err = parseTree(name, root, p)
+	if err == nil {
+		err = secretsAreUsed(c, secrets)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return c, written, secrets, nil
 }
 
 func parseTree(name string, root *value, p *problems) (*Contract, []byte, error) {

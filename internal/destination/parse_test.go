@@ -81,6 +81,7 @@ func TestDefaults(t *testing.T) {
 		Idempotency: Idempotency{Header: "Idempotency-Key", Prefix: PrefixProducer},
 		Retry: Retry{MaxAttempts: 8, MaxAge: 24 * time.Hour, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute,
 			MaxRetryAfter: time.Hour, MaxThrottled: 20},
+		Adaptive:  Adaptive{Floor: 5},
 		Breaker:   Breaker{Failures: 10, OpenFor: 10 * time.Second, MaxOpenFor: 5 * time.Minute},
 		Retention: Retention{Finished: time.Hour, Dead: 720 * time.Hour, DeadMax: 10000, Idempotency: 24 * time.Hour},
 	}
@@ -97,7 +98,7 @@ func TestEveryField(t *testing.T) {
 	          {"rate":10,"per":"1m"}],
 	"guard":"1%","max_in_flight":7,
 	"queue":{"capacity":5,"max_bytes":"1MiB","max_job_bytes":"2KiB","max_history_bytes":"3MiB","aging":"0s","when_paused":"refuse"},
-	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":false},
+	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":true,"floor":0.25},
 	"idempotency":{"header":"X-Request-Id","prefix":"none"},
 	"retry":{"max_attempts":3,"max_age":"1h","min_backoff":"2s","max_backoff":"3s","max_retry_after":"1m","max_throttled":7},
 	"breaker":{"failures":3,"open_for":"2s","max_open_for":"3s"},
@@ -119,6 +120,7 @@ func TestEveryField(t *testing.T) {
 		Idempotency: Idempotency{Header: "X-Request-Id", Prefix: PrefixNone},
 		Retry: Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: 2 * time.Second, MaxBackoff: 3 * time.Second,
 			MaxRetryAfter: time.Minute, MaxThrottled: 7},
+		Adaptive:  Adaptive{Enabled: true, Floor: 0.25},
 		Breaker:   Breaker{Failures: 3, OpenFor: 2 * time.Second, MaxOpenFor: 3 * time.Second},
 		Retention: Retention{Finished: 2 * time.Hour, Dead: 72 * time.Hour, DeadMax: 4, Idempotency: 5 * time.Hour},
 		Paused:    true,
@@ -274,6 +276,7 @@ func TestRelations(t *testing.T) {
 		{`"retry":{"min_backoff":"20m"}`, "/retry/min_backoff", "retry.min_backoff (20m) must not be above retry.max_backoff (10m by default)"},
 		{`"retry":{"min_backoff":"20s","max_backoff":"10s"}`, "/retry/min_backoff", "retry.min_backoff (20s) must not be above retry.max_backoff (10s)"},
 		{`"retry":{"max_age":"5s"}`, "/retry/max_age", "target.http.timeout (10s by default) must not be above retry.max_age (5s)"},
+		{`"adaptive":{"enabled":true,"floor":51}`, "/adaptive/floor", "floor: 51 is not allowed; give a number from 0.001 to 50, the rate of the tightest limit in its own unit"},
 		{`"breaker":{"open_for":"10m"}`, "/breaker/open_for", "breaker.open_for (10m) must not be above breaker.max_open_for (5m by default)"},
 		{`"delivery":"at_most_once"`, "/delivery", "delivery: at_most_once needs durability: replica or aof; with memory Redis may forget that a job was sent"},
 		{`"queue":{"max_bytes":"128KiB"}`, "/queue/max_bytes", "queue.max_job_bytes (256KiB by default) must not be above queue.max_bytes (128KiB)"},
@@ -290,25 +293,18 @@ func TestRelations(t *testing.T) {
 func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	for path, values := range map[string][]string{
-		"target.http.sign":          {`{}`},
-		"target.http.auth":          {`{}`},
-		"target.http.tls":           {`{}`},
-		"target.http.keep_response": {`{}`},
-		"target.http.http2":         {`true`, `"false"`},
-		"limits.0.algorithm":        {`"fixed_window"`, `"sliding_window_log"`, `"sliding_window_counter"`},
-		"limits.0.mode":             {`"shadow"`},
-		"limits.0.on_state_loss":    {`"hold"`},
-		"limits.0.share":            {`{"eu":20}`},
-		"limits.0.every":            {`"day"`},
-		"limits.0.time_zone":        {`"Asia/Kolkata"`},
-		"slots":                     {`{}`},
-		"adaptive.enabled":          {`true`},
-		"adaptive.floor":            {`5`},
-		"callback":                  {`{}`},
-		"queue.scheduled":           {`10000`},
-		"verify":                    {`{}`},
-		"learn_limits":              {`true`},
-		"secrets":                   {`{"A":"s3cret"}`},
+		"target.http.http2":      {`true`, `"false"`},
+		"limits.0.algorithm":     {`"fixed_window"`, `"sliding_window_log"`, `"sliding_window_counter"`},
+		"limits.0.mode":          {`"shadow"`},
+		"limits.0.on_state_loss": {`"hold"`},
+		"limits.0.share":         {`{"eu":20}`},
+		"limits.0.every":         {`"day"`},
+		"limits.0.time_zone":     {`"Asia/Kolkata"`},
+		"slots":                  {`{}`},
+		"callback":               {`{}`},
+		"queue.scheduled":        {`10000`},
+		"verify":                 {`{}`},
+		"learn_limits":           {`true`},
 	} {
 		for _, v := range values {
 			_, _, err := ParseContract("bank", with(t, path, v))
@@ -371,10 +367,10 @@ func TestMalformed(t *testing.T) {
 
 func TestBodyHasNoClass(t *testing.T) {
 	t.Parallel()
-	if _, _, err := ParseBody("bank", with(t, "class", `"slow"`)); job.CodeOf(err) != job.CodeNotSupported {
+	if _, _, _, err := ParseBody("bank", with(t, "class", `"slow"`)); job.CodeOf(err) != job.CodeNotSupported {
 		t.Errorf("a class gives %v", err)
 	}
-	if _, _, err := ParseBody("bank", []byte(plainBank)); err != nil {
+	if _, _, _, err := ParseBody("bank", []byte(plainBank)); err != nil {
 		t.Error(err)
 	}
 }

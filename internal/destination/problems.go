@@ -113,7 +113,7 @@ func (p *problems) checkText(v *value) {
 	for _, item := range v.items {
 		p.checkText(item)
 	}
-	entries := v.name == "headers" || v.name == "labels" || v.name == "weights" // their names are no fields
+	entries := v.name == "headers" || v.name == "secrets" || v.name == "labels" || v.name == "weights" // their names are no fields
 	for _, name := range v.names() {
 		if own(name) && !entries {
 			continue

@@ -64,5 +64,5 @@ func Warnings(c *Contract) []string {
 		all = append(all, fmt.Sprintf("retention.idempotency: at the full rate the keys of %s need about %.1f GiB; queue.max_history_bytes (%s) lets the oldest go earlier",
 			FormatDuration(c.Retention.Idempotency), need/float64(gib), FormatSize(c.Queue.MaxHistoryBytes)))
 	}
-	return all
+	return append(all, inTheClear(c)...)
 }

@@ -48,6 +48,9 @@ func relations(c *Contract, root *value, p *problems) {
 		p.invalid(at, "%s (%s) must not be above %s (%s)", r.field, given(was, field), r.other, given(bound, other))
 	}
 	idempotencyHeaderIsFree(c, root, p)
+	signatureIsFree(c, root, p)
+	authorizationIsFree(c, root, p)
+	tlsFits(c, root, p)
 	onceNeedsDurability(c, root, p)
 	mailKeyHeader(c, root, p)
 }

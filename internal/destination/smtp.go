@@ -109,9 +109,12 @@ func logIn(o *object, mode MailTLS) (username, password string) {
 	case secret != nil && (secret.kind != text || len(secret.text) > maxURLBytes || !wholeReference.MatchString(secret.text)):
 		o.p.invalid(secret, "password: must not stand in the contract, which is stored and shown; give a reference: ${env:NAME} or ${file:PATH}")
 	case secret != nil:
+		if _, wrong := references(secret.text); wrong != "" {
+			o.p.invalid(secret, "password: %s", wrong)
+		}
 		password = secret.text
 	}
-	if user != nil && reference(username) && !wholeReference.MatchString(username) {
+	if _, wrong := references(username); user != nil && (wrong != "" || reference(username) && !wholeReference.MatchString(username)) {
 		o.p.invalid(user, "username: give text, or one reference: ${env:NAME} or ${file:PATH}")
 	}
 	if o.part {

@@ -31,26 +31,26 @@ func target(o *object) (HTTPTarget, *SMTPTarget) {
 
 func httpTarget(o *object) HTTPTarget {
 	defer o.close()
-	o.later("sign")
-	o.later("auth")
-	o.later("tls")
-	o.later("keep_response")
 	o.later("http2", "false")
 	return HTTPTarget{
-		URL:     targetURL(o),
+		URL:     o.url("url"),
 		Method:  method(o),
 		Headers: headers(o),
 		Timeout: quantity(o, durations, "timeout", 10*time.Second, 100*time.Millisecond, 10*time.Minute),
+		Sign:    sign(o),
+		Auth:    auth(o),
+		TLS:     tlsOf(o),
+		Keep:    keepResponse(o),
 	}
 }
 
-// targetURL reads the URL below which jobs are sent. No error repeats it: it
-// may hold what should not be seen.
-func targetURL(o *object) string {
+// url reads a URL to which a worker sends, such as the one below which jobs go.
+// No error repeats it: it may hold what should not be seen.
+func (o *object) url(name string) string {
 	const want = "an absolute http or https URL, such as https://api.example/v1"
-	v := o.get("url")
+	v := o.get(name)
 	if v == nil {
-		o.missing("url", want)
+		o.missing(name, want)
 		return ""
 	}
 	if v.kind != text {
@@ -58,12 +58,12 @@ func targetURL(o *object) string {
 		return ""
 	}
 	if reference(v.text) {
-		o.p.notSupported(v, "url: references (${…}) are not supported yet")
+		o.p.invalid(v, "%s: references (${…}) are not allowed in it: it is shown and logged; give secrets in headers or auth", name)
 		return ""
 	}
 	u, wrong := parseTarget(v.text)
 	if len(wrong) > 0 {
-		o.p.invalid(v, "url: %s; give %s", strings.Join(wrong, ", and "), want)
+		o.p.invalid(v, "%s: %s; give %s", name, strings.Join(wrong, ", and "), want)
 		return ""
 	}
 	return u.String()
@@ -109,9 +109,6 @@ func validHost(u *url.URL) bool {
 		return !asciiLetterOrDigit(r) && !strings.ContainsRune(".-_:", r)
 	})
 }
-
-// reference says whether a value holds a reference to a secret.
-func reference(s string) bool { return strings.Contains(s, "${") }
 
 // method reads the method of jobs that name none. CONNECT would make a tunnel.
 func method(o *object) string {
@@ -205,11 +202,12 @@ func headerValues(p *problems, v *value) []Header {
 	}
 	var all []Header
 	for _, item := range values {
+		_, wrong := references(item.text)
 		switch {
 		case item.kind != text:
 			p.invalid(item, "%s: give text, in quotes where it looks like something else", item.label())
-		case reference(item.text):
-			p.notSupported(item, "%s: references (${…}) are not supported yet", item.label())
+		case wrong != "":
+			p.invalid(item, "%s: %s", item.label(), wrong)
 		case !fieldValue(item.text):
 			p.invalid(item, "%s: not a header's value; give at most %d visible ASCII characters and spaces, none at the ends", item.label(), maxHeaderValueBytes)
 		default:

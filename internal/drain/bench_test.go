@@ -70,7 +70,8 @@ func (s *instant) Contract(context.Context, string) (*destination.Contract, int6
 func (s *instant) Start(context.Context, string, destination.Durability, []queue.Lease) ([]bool, error) {
 	return nil, nil
 }
-func (s *instant) MarkFaulty(context.Context, string, int64) error { return nil }
+func (s *instant) MarkFaulty(context.Context, string, int64) error                { return nil }
+func (s *instant) MarkUnfit(context.Context, string, string, time.Duration) error { return nil }
 
 func (s *instant) Send(context.Context, deliver.Attempt) deliver.Result {
 	return deliver.Result{Outcome: job.OutcomeDelivered, Wrote: true, StartedAt: time.Now()}

@@ -63,6 +63,9 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, began, req, rep time
 	}
 	for _, name := range c.Lanes {
 		l := lp.lane(name)
+		if lp.passes(l, rep) {
+			continue
+		}
 		l.holding, l.since, l.notBefore = true, rep, 0
 		g.agenda.hasten(l, rep)
 	}

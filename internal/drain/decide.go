@@ -21,6 +21,9 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	note := queue.DecodeNote(g.History)
 	note.Add(record(g, res))
 	out.Health = healthOf(res.Outcome)
+	if out.Health == queue.HealthOK && res.Duration > slowPart*g.timeout/100 {
+		out.Health = queue.HealthSlow
+	}
 	switch {
 	case class == job.Success:
 		out.Kind = queue.KindDelivered
@@ -40,7 +43,7 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	}
 	if out.Kind.Final() {
 		final := queue.FinalNote(j, note.Attempts)
-		final.Response = res.Response
+		final.Response, final.Redrives = res.Response, note.Redrives
 		note = *final
 	}
 	out.Note = note.Encode()
@@ -62,6 +65,9 @@ func throttle(c *destination.Contract, g *granted, res deliver.Result, note *que
 		out.Delay = min(backoff(c.Retry, note.Throttled, random()), c.Retry.MaxRetryAfter)
 	}
 }
+
+// slowPart is how much of the timeout, in percent, an answer may need before it is slow.
+const slowPart = 50
 
 // reasonThrottled is why a job ends that was told "later" too often.
 const reasonThrottled = "throttled_too_often"

@@ -135,6 +135,19 @@ func TestThrottledUsesNoAttempt(t *testing.T) {
 	}
 }
 
+// TestDecideKeepsWhatAPersonDid: that a job was sent again stays with it to its end.
+func TestDecideKeepsWhatAPersonDid(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: destination.Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute}}
+	history := (&queue.Note{Redrives: 2, Attempts: []job.Attempt{{Number: 1}}}).Encode()
+	for _, o := range []job.Outcome{job.OutcomeDelivered, job.OutcomeRejected, job.OutcomeServerError} {
+		r := decide(c, &granted{Lease: queue.Lease{Sent: 1, History: history}}, &job.Job{}, deliver.Result{Outcome: o, Wrote: true}, half)
+		if n := queue.DecodeNote(r.Note); n.Redrives != 2 || len(n.Attempts) != 2 || n.Attempts[1].Number != 2 {
+			t.Errorf("%s: %+v", o, n)
+		}
+	}
+}
+
 func TestDecideInterruptedBeforeTheWriteReleases(t *testing.T) {
 	t.Parallel()
 	r := decide(&destination.Contract{}, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeInterrupted}, half)

@@ -27,6 +27,9 @@ type Store interface {
 type Marks interface {
 	Start(ctx context.Context, lane string, d destination.Durability, leases []queue.Lease) ([]bool, error)
 	MarkFaulty(ctx context.Context, lane string, version int64) error
+	// MarkUnfit shows for a time why a worker cannot send to a lane; an empty
+	// reason takes that away.
+	MarkUnfit(ctx context.Context, lane, reason string, lasts time.Duration) error
 }
 
 // Sender makes one attempt.
@@ -50,6 +53,9 @@ type Config struct {
 	StopGrace time.Duration
 	// Wake brings the names of lanes that became due; may be nil.
 	Wake <-chan string
+	// Check says why nothing can be sent under a contract here, such as a secret
+	// that is missing; nil: never.
+	Check func(*destination.Contract) error
 	// Record notes each write; may be nil.
 	Record Recorder
 	// Rand is a uniform random number in [0, 1). Default: math/rand/v2.

@@ -39,7 +39,8 @@ type fakeLane struct {
 	unreadable bool  // the script itself cannot read the contract
 	damaged    bool  // the worker cannot
 	marked     int64 // version marked faulty
-	lostMemory bool  // told once
+	unfit      string
+	lostMemory bool // told once
 
 	jobs     map[job.ID]*fakeJob
 	order    []*fakeJob // as pushed

@@ -256,6 +256,13 @@ func (s *fakeStore) Start(_ context.Context, lane string, _ destination.Durabili
 	return held, err
 }
 
+func (s *fakeStore) MarkUnfit(_ context.Context, lane, reason string, _ time.Duration) error {
+	return s.call("unfit", lane, func() seen {
+		s.lanes[lane].unfit = reason
+		return seen{}
+	})
+}
+
 func (s *fakeStore) MarkFaulty(_ context.Context, lane string, version int64) error {
 	return s.call("mark", lane, func() seen {
 		s.lanes[lane].marked = version

@@ -54,8 +54,10 @@ type lane struct {
 	fetches    int       // in a row that brought an outdated contract
 	waiting    []granted // leases that wait for the contract
 	timeout    time.Duration
-	fault      string // kind of the failure that keeps it from being turned
-	confirmed  string // adj for which a step forward was seen
+	unfit      string        // why this worker cannot send to it; empty: it can
+	recheck    time.Duration // when it looks at that again
+	fault      string        // kind of the failure that keeps it from being turned
+	confirmed  string        // adj for which a step forward was seen
 	move       int64
 	clockTries int
 }

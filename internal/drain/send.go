@@ -58,17 +58,22 @@ const maxFetches = 2
 
 func (lp *loop) fetch(l *lane) {
 	l.fetching = true
+	before := l.unfit
 	lp.beside(func(ctx context.Context) event {
 		c, version, err := lp.d.store.Contract(ctx, l.name)
 		if _, damaged := errors.AsType[*queue.DamagedError](err); damaged {
 			lp.d.log.Error("the destination is faulty and sends nothing", "destination", l.name, "error", err)
 			_ = lp.d.marks.MarkFaulty(ctx, l.name, version) // fails: the next turn comes here again
 		}
-		return func(lp *loop) { lp.fetched(l, c, version, err) }
+		why := ""
+		if err == nil {
+			why = lp.check(ctx, l, c, before)
+		}
+		return func(lp *loop) { lp.fetched(l, c, version, why, err) }
 	})
 }
 
-func (lp *loop) fetched(l *lane, c *destination.Contract, version int64, err error) {
+func (lp *loop) fetched(l *lane, c *destination.Contract, version int64, why string, err error) {
 	l.fetching = false
 	outdated := l.outdated || err == nil && version < l.version
 	l.outdated = false
@@ -81,9 +86,10 @@ func (lp *loop) fetched(l *lane, c *destination.Contract, version int64, err err
 	l.waiting, l.fetches = nil, 0
 	if err == nil {
 		l.contract, l.have = c, version
+		lp.unfit(l, why, redisdb.Monotonic())
 	}
 	for _, g := range waiting {
-		if err != nil {
+		if err != nil || why != "" {
 			lp.settle(l, release(g.Lease))
 		} else {
 			lp.send(l, g)
@@ -106,7 +112,7 @@ func (lp *loop) send(l *lane, g granted) {
 	}
 	a := &attempt{d: lp.d, lane: l, lease: g, contract: l.contract, from: from, until: until, wall: time.Now().Round(0).Add(until - now)}
 	lp.beside(func(context.Context) event {
-		result := a.run()
+		result, fault := a.run()
 		return func(lp *loop) {
 			if at := a.at.Load(); at > 0 {
 				lp.lags.add(time.Duration(at) - a.from)
@@ -115,6 +121,9 @@ func (lp *loop) send(l *lane, g granted) {
 				lp.dead(l)
 			}
 			lp.settle(l, result)
+			if fault {
+				lp.faulted(l, a.contract)
+			}
 			lp.rest(l, redisdb.Monotonic())
 		}
 	})
@@ -137,11 +146,11 @@ func release(l queue.Lease) queue.Result {
 	return queue.Result{ID: l.ID, Token: l.Token, Kind: queue.KindRelease}
 }
 
-// run makes the attempt.
-func (a *attempt) run() queue.Result {
+// run makes the attempt. fault: nothing can be sent under the contract here.
+func (a *attempt) run() (result queue.Result, fault bool) {
 	j, err := queue.Decode(a.lane.name, a.lease.ID, a.lease.Envelope)
 	if err != nil {
-		return queue.Result{ID: a.lease.ID, Token: a.lease.Token, Kind: queue.KindDead, Outcome: "unreadable", Note: (&queue.Note{}).Encode()}
+		return queue.Result{ID: a.lease.ID, Token: a.lease.Token, Kind: queue.KindDead, Outcome: "unreadable", Note: (&queue.Note{}).Encode()}, false
 	}
 	timeout := a.lease.timeout
 	if j.Timeout > 0 {
@@ -150,7 +159,7 @@ func (a *attempt) run() queue.Result {
 	ctx, cancel := context.WithTimeoutCause(a.d.cut, a.until+timeout-redisdb.Monotonic(), context.DeadlineExceeded)
 	defer cancel()
 	if (a.lease.Crashes > 0 || a.contract.Delivery == destination.AtMostOnce) && !a.markStarted(ctx) {
-		return release(a.lease.Lease)
+		return release(a.lease.Lease), false
 	}
 	a.d.cfg.Metrics.sendersBusy.Inc()
 	res := a.d.sender.Send(ctx, deliver.Attempt{
@@ -168,7 +177,7 @@ func (a *attempt) run() queue.Result {
 		a.at.Store(int64(redisdb.Monotonic() - time.Since(res.StartedAt)))
 	}
 	a.observe(res, j)
-	return decide(a.contract, &a.lease, j, res, a.d.cfg.Rand)
+	return decide(a.contract, &a.lease, j, res, a.d.cfg.Rand), res.Fault != nil
 }
 
 // moment is a.from for the sender. The monotonic clock is read first: a pause

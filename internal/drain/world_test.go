@@ -44,6 +44,7 @@ type fakeSender struct {
 	most    int
 	hold    time.Duration // the connection is at hand this long after the slot
 	attempt func(a *deliver.Attempt) (time.Duration, job.Outcome)
+	fault   func() error // asked before anything else
 }
 
 func (s *fakeSender) count(by int) {
@@ -57,8 +58,13 @@ func (s *fakeSender) Send(ctx context.Context, a deliver.Attempt) deliver.Result
 	s.count(1)
 	defer s.count(-1)
 	s.mu.Lock()
-	hold := s.hold
+	hold, fault := s.hold, s.fault
 	s.mu.Unlock()
+	if fault != nil {
+		if err := fault(); err != nil {
+			return deliver.Result{Outcome: job.OutcomeNotSent, Fault: err}
+		}
+	}
 	if !sleep(ctx, time.Until(a.At)+hold) {
 		return deliver.Result{Outcome: job.OutcomeInterrupted}
 	}

@@ -35,9 +35,15 @@ type process struct {
 // its log is shown when the test has failed.
 func spawn(t testing.TB, name, path string, args ...string) *process {
 	t.Helper()
+	return spawnWith(t, []string{}, name, path, args...) // flags from the environment are not for us
+}
+
+// spawnWith is spawn with an environment.
+func spawnWith(t testing.TB, env []string, name, path string, args ...string) *process {
+	t.Helper()
 	p := &process{name: name, cmd: exec.Command(path, args...), gone: make(chan struct{}), changed: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.Env = []string{} // flags from the environment are not for us
+	p.cmd.Env = env
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

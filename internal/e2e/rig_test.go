@@ -25,6 +25,7 @@ type rig struct {
 	client *http.Client
 
 	look time.Duration // how often eventually looks
+	env  []string      // of workers
 
 	enqueuers []*server
 	workers   []*server
@@ -122,7 +123,7 @@ func (r *rig) spawnWorkerBy(starter []string, flags ...string) *server {
 	args := append([]string{"--redis-url", r.url, "--admin-listen", "127.0.0.1:0",
 		"--allow-private-targets", "127.0.0.0/8", "--write-log", log}, flags...)
 	command := append(append(slices.Clone(starter), program(r, "worker")), args...)
-	s := &server{process: spawn(r, fmt.Sprintf("worker %d", len(r.workers)+1), command[0], command[1:]...)}
+	s := &server{process: spawnWith(r, append([]string{}, r.env...), fmt.Sprintf("worker %d", len(r.workers)+1), command[0], command[1:]...)}
 	r.workers, r.logs = append(r.workers, s), append(r.logs, log)
 	return s
 }

@@ -18,16 +18,21 @@ const (
 	CodeForbidden             Code = "forbidden"
 	CodeDestinationNotFound   Code = "destination_not_found"
 	CodeJobNotFound           Code = "job_not_found"
+	CodeOperationNotFound     Code = "operation_not_found"
 	CodeMethodNotAllowed      Code = "method_not_allowed"
 	CodeNotFound              Code = "not_found"
 	CodeUnsupportedMediaType  Code = "unsupported_media_type"
 	CodeDestinationNotEmpty   Code = "destination_not_empty"
 	CodeOwnedByFile           Code = "owned_by_file"
+	CodeJobInFlight           Code = "job_in_flight"
+	CodeJobFinished           Code = "job_finished"
+	CodeJobNotUnknown         Code = "job_not_unknown"
 	CodeVersionMismatch       Code = "version_mismatch"
 	CodeTooLarge              Code = "too_large"
 	CodeInvalid               Code = "invalid"
 	CodeNotSupported          Code = "not_supported"
 	CodeIdempotencyKeyReused  Code = "idempotency_key_reused"
+	CodeConfirmationMissing   Code = "confirmation_missing"
 	CodeQueueFull             Code = "queue_full"
 	CodeQueueBytesFull        Code = "queue_bytes_full"
 	CodeTenantShareFull       Code = "tenant_share_full"
@@ -54,16 +59,21 @@ var codes = map[Code]codeInfo{
 	CodeForbidden:             {403, "Not allowed", false},
 	CodeDestinationNotFound:   {404, "No such destination", false},
 	CodeJobNotFound:           {404, "No such job", false},
+	CodeOperationNotFound:     {404, "No such operation", false},
 	CodeNotFound:              {404, "No such page", false},
 	CodeMethodNotAllowed:      {405, "Method not allowed", false},
 	CodeUnsupportedMediaType:  {415, "Unsupported media type", false},
 	CodeDestinationNotEmpty:   {409, "The destination still has jobs", false},
 	CodeOwnedByFile:           {409, "A file owns this destination", false},
+	CodeJobInFlight:           {409, "The job has not ended", true},
+	CodeJobFinished:           {409, "The job has ended", false},
+	CodeJobNotUnknown:         {409, "The job is not unknown", false},
 	CodeVersionMismatch:       {412, "The destination has another version", false},
 	CodeTooLarge:              {413, "Too large", false},
 	CodeInvalid:               {422, "The request is not valid", false},
 	CodeNotSupported:          {422, "Not supported", false},
 	CodeIdempotencyKeyReused:  {422, "The Idempotency-Key was used for another request", false},
+	CodeConfirmationMissing:   {422, "The name of the destination must be repeated", false},
 	CodeQueueFull:             {429, "The queue is full", true},
 	CodeQueueBytesFull:        {429, "The queue is full by bytes", true},
 	CodeTenantShareFull:       {429, "The tenant's share of the queue is full", true},

@@ -41,7 +41,7 @@ const (
 	OutcomeNotSent        Outcome = "not_sent"         // the slot was over before the first byte
 	OutcomeBadRequest     Outcome = "unsendable"       // the stored request cannot be built
 	OutcomeUnfinished     Outcome = "unfinished"       // smtp: ended before the mail was handed over, so nobody has it
-	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in
+	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in, or there is no access token for it
 )
 
 // classes is the table of outcomes; a test checks that it is complete.
@@ -68,7 +68,7 @@ var classes = map[Outcome]Class{
 	OutcomeNotSent:        Released,
 	OutcomeBadRequest:     Permanent,
 	OutcomeUnfinished:     Retry,
-	OutcomeAuth:           Retry, // a wrong password must not lose jobs
+	OutcomeAuth:           Retry, // a wrong password, or none at hand, must not lose jobs
 }
 
 // Outcomes lists every outcome.

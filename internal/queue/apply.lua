@@ -18,10 +18,10 @@ end
 
 local function apply()
   local now, raw = read_clock()
-  fields(K.conf, {'version', 'gen', 'source', 'deleting'}, C)
+  fields(K.conf, {'version', 'gen', 'source'}, C)
   local old = C.version
   local source = A.kind .. '|' .. A.set .. '|' .. int(A.revision)
-  local verdict = refused(old, C.source) or (C.deleting == '1' and 'version_mismatch')
+  local verdict = refused(old, C.source)
   local gen = generation()
   if verdict then return {verdict, old or '0', int(gen), '0'} end
   if not A.dry then work_when_full() end

@@ -8,6 +8,9 @@ type ApplyRequest struct {
 	Contract *destination.Contract
 	Written  []byte // the contract as written, JSON
 	Source   Source
+	// Sealed are secrets of the contract that came with it, by name, sealed. Those
+	// that came before stay, as long as the contract refers to them.
+	Sealed map[string]string
 	// IfVersion is the version the destination must have; 0: any.
 	IfVersion int64
 	// IfNone asks that no destination of the name exists.

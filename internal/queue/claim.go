@@ -83,7 +83,7 @@ func (s *Store) Contract(ctx context.Context, lane string) (c *destination.Contr
 	if err != nil {
 		return nil, 0, err
 	}
-	values, err := s.db.Client().HMGet(ctx, keys.Conf(), "doc", "version").Result()
+	values, err := s.db.Client().HMGet(ctx, keys.Conf(), "doc", "version", fieldSealed).Result()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -96,6 +96,7 @@ func (s *Store) Contract(ctx context.Context, lane string) (c *destination.Contr
 	if err != nil {
 		return nil, version, &DamagedError{Lane: lane, Cause: err}
 	}
+	c.Sealed = readSealed(p.text(values, 2))
 	return c, version, nil
 }
 

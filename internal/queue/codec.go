@@ -68,7 +68,19 @@ func encodeBody(j *job.Job) ([]byte, error) {
 
 // Decode reads a stored envelope. The body is not copied.
 func Decode(lane string, id job.ID, envelope []byte) (*job.Job, error) {
-	tenant, expiry, body, err := splitEnvelope(envelope)
+	return decode(lane, id, envelope, splitEnvelope)
+}
+
+// DecodeHead reads an envelope that was cut behind its meta data: the job has no body.
+func DecodeHead(lane string, id job.ID, envelope []byte) (*job.Job, error) {
+	return decode(lane, id, envelope, splitHead)
+}
+
+// split parts an envelope, or the front of one.
+type split func(envelope []byte) (tenant string, expiry int64, body []byte, err error)
+
+func decode(lane string, id job.ID, envelope []byte, split split) (*job.Job, error) {
+	tenant, expiry, body, err := split(envelope)
 	if err != nil {
 		return nil, err
 	}
@@ -104,25 +116,37 @@ func Decode(lane string, id job.ID, envelope []byte) (*job.Job, error) {
 // orderEnds is where the order ends in a header: version 1, priority 1, order 14.
 const orderEnds = 16
 
-// splitEnvelope reads the header: version, priority and order, then expiry or
-// nothing | size | key hash or - | tenant, NUL.
+// splitEnvelope is splitHead for one that must be whole.
 func splitEnvelope(e []byte) (tenant string, expiry int64, body []byte, err error) {
+	tenant, expiry, size, body, err := splitHeader(e)
+	if err == nil && len(body) != size {
+		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the header, which says %d", len(body), size)
+	}
+	return tenant, expiry, body, err
+}
+
+// splitHead takes what there is of the body.
+func splitHead(e []byte) (tenant string, expiry int64, body []byte, err error) {
+	tenant, expiry, _, body, err = splitHeader(e)
+	return tenant, expiry, body, err
+}
+
+// splitHeader reads the header: version, priority and order, then expiry or
+// nothing | size | key hash or - | tenant, NUL.
+func splitHeader(e []byte) (tenant string, expiry int64, size int, body []byte, err error) {
 	head, body, whole := bytes.Cut(e, []byte{0})
 	fields := strings.SplitN(string(head), "|", 4)
 	first := fields[0]
 	if !whole || len(fields) < 4 || len(first) < orderEnds || first[0] != '2' || first[1] < '0' || first[1] > '9' {
-		return "", 0, nil, fmt.Errorf("envelope: not of a known version")
+		return "", 0, 0, nil, fmt.Errorf("envelope: not of a known version")
 	}
 	var problem error
 	if first = first[orderEnds:]; first != "" {
 		expiry, problem = strconv.ParseInt(first, 10, 64)
 	}
-	size, err := strconv.Atoi(fields[1])
+	size, err = strconv.Atoi(fields[1])
 	if err := errors.Join(problem, err); err != nil {
-		return "", 0, nil, fmt.Errorf("envelope: header: %w", err)
+		return "", 0, 0, nil, fmt.Errorf("envelope: header: %w", err)
 	}
-	if len(body) != size {
-		return "", 0, nil, fmt.Errorf("envelope: %d bytes behind the header, which says %d", len(body), size)
-	}
-	return fields[3], expiry, body, nil
+	return fields[3], expiry, size, body, nil
 }

@@ -16,9 +16,6 @@ import (
 // repeated push is harmless.
 const minDoneKept = 15 * time.Minute
 
-// deleteWithin bounds a delete of many jobs; a sweep finishes what is left.
-const deleteWithin = time.Minute
-
 // minTombstone is how long a deleted lane's slots are remembered at least.
 const minTombstone = 24 * time.Hour
 
@@ -57,8 +54,18 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"dead_max", c.Retention.DeadMax,
 		"delivery", string(c.Delivery),
 		"durability", string(c.Durability),
+		"adaptive", adaptiveFloor(c),
 		"breaker", fmt.Sprintf("%d|%d|%d", c.Breaker.Failures, c.Breaker.OpenFor.Microseconds(), c.Breaker.MaxOpenFor.Microseconds()),
 	}, nil
+}
+
+// adaptiveFloor is the floor as a share of the tightest limit, in ppm; empty when the rate is fixed.
+func adaptiveFloor(c *destination.Contract) string {
+	if !c.Adaptive.Enabled {
+		return ""
+	}
+	l := c.Tightest()
+	return strconv.FormatInt(max(1, int64(c.Adaptive.Floor*1e6/float64(l.Rate))), 10)
 }
 
 func compileLimits(limits []destination.Limit) string {
@@ -74,7 +81,7 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 	if err := s.canBeDurable(ctx, r); err != nil {
 		return nil, false, err
 	}
-	verdict, effective, err := s.apply(ctx, r)
+	verdict, effective, err := s.applyWithSecrets(ctx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -121,11 +128,12 @@ func (s *Store) canBeDurable(ctx context.Context, r ApplyRequest) error {
 	return e
 }
 
-func (s *Store) apply(ctx context.Context, r ApplyRequest) (verdict string, effective time.Duration, err error) {
+func (s *Store) apply(ctx context.Context, r ApplyRequest, more ...any) (verdict string, effective time.Duration, err error) {
 	fields, err := compile(r.Contract, r.Written)
 	if err != nil {
 		return "", 0, err
 	}
+	fields = append(fields, more...)
 	kind := r.Source.Kind
 	if kind == "" {
 		kind = "api"
@@ -159,34 +167,27 @@ func (s *Store) DeleteOf(ctx context.Context, set, name string, ifVersion int64,
 			keep = tombstone(d.Contract)
 		}
 	}
-	// A caller that leaves must not leave a lane half deleted.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
-	defer cancel()
-	for {
-		reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds(), set})
-		if err != nil {
-			return 0, err
-		}
-		p := parser{}
-		list := p.list(reply)
-		switch verdict := p.text(list, 0); verdict {
-		case "more":
-			continue
-		case "deleted":
-			return p.micros(list, 1), p.err
-		case "no_lane":
-			return 0, noLane(name)
-		case "version_mismatch":
-			return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
-		case "owned_by_file":
-			return 0, job.Errorf(job.CodeOwnedByFile, "a file of the set %s owns %q; remove it there and prune, or delete it with set=%s", owner, name, owner)
-		case "owned_by_other":
-			return 0, job.Errorf(job.CodeOwnedByFile, "the set %s does not own %q: the API or another set made it", set, name)
-		case "not_empty":
-			return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
-		default:
-			return 0, fmt.Errorf("delete: unknown verdict %q", verdict)
-		}
+	reply, err := s.run(ctx, deleteScript, name, []any{name, ifVersion, flag(cancelJobs), keep.Microseconds(), set})
+	if err != nil {
+		return 0, err
+	}
+	p := parser{}
+	list := p.list(reply)
+	switch verdict := p.text(list, 0); verdict {
+	case "deleted":
+		return p.micros(list, 1), p.err
+	case "no_lane":
+		return 0, noLane(name)
+	case "version_mismatch":
+		return 0, job.Errorf(job.CodeVersionMismatch, "the stored version of %q is another", name)
+	case "owned_by_file":
+		return 0, job.Errorf(job.CodeOwnedByFile, "a file of the set %s owns %q; remove it there and prune, or delete it with set=%s", owner, name, owner)
+	case "owned_by_other":
+		return 0, job.Errorf(job.CodeOwnedByFile, "the set %s does not own %q: the API or another set made it", set, name)
+	case "not_empty":
+		return 0, job.Errorf(job.CodeDestinationNotEmpty, "%q still has live jobs; let them go, or delete with cancel_jobs=true", name)
+	default:
+		return 0, fmt.Errorf("delete: unknown verdict %q", verdict)
 	}
 }
 

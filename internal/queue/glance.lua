@@ -14,9 +14,8 @@ end
 local function needed(conf, state, tenantjobs, jobs, dead, doneends, idemends)
   if call('EXISTS', jobs, tenantjobs, dead, doneends, idemends) == 0 then return false end
   if call('EXISTS', jobs, tenantjobs, dead) > 0 or over(doneends) or over(idemends) then return true end
-  local c = call('HMGET', conf, 'deleting', 'max_history')
   local hist = tonumber(call('HGET', state, 'hist') or '') or 0
-  return c[1] == '1' or hist > (tonumber(c[2] or '') or 0)
+  return hist > (tonumber(call('HGET', conf, 'max_history') or '') or 0)
 end
 
 for i = 1, tonumber(ARGV[1]) do

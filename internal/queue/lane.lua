@@ -8,8 +8,8 @@ end
 
 local function load_contract()
   fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
-    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max', 'deleting',
-    'breaker', 'delivery', 'durability'}, C)
+    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',
+    'breaker', 'delivery', 'durability', 'adaptive'}, C)
   if not C.version and not C.limits then return 'no_lane' end
   for _, n in ipairs({'version', 'gen', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history', 'share',
     'aging', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max'}) do
@@ -23,15 +23,16 @@ end
 
 local function load_state()
   fields(K.state, {'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
-    'faulty', 'cool', 'good', 'breaker'}, S)
+    'faulty', 'cool', 'good', 'breaker', 'adapt'}, S)
   for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order', 'cool', 'good'}) do S[n] = finite(S[n]) or 0 end
   S.planned = finite(S.planned)
+  if C.list then follow(C.list) end
 end
 
 -- is_marked says that a worker could not read the rest of this contract.
 local function is_marked() return S.faulty and tonumber(S.faulty) == C.version end
 
-local function is_paused() return is_marked() or C.paused == '1' or (S.opaused and S.opaused ~= '') or C.deleting == '1' end
+local function is_paused() return is_marked() or C.paused == '1' or (S.opaused and S.opaused ~= '') end
 
 -- generation counts how often a lane of this name was created; the shard's list
 -- remembers it when the lane is gone.

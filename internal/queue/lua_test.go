@@ -23,6 +23,8 @@ var argvNames = map[string][]string{
 	"read":   {"lane", "id"},
 	"survey": {"lanes", "known"},
 	"mend":   {"lane", "wake"},
+	"list":   {"lane", "index", "back", "n", "after", "id", "until"},
+	"act":    {"lane", "wake", "verb", "fill", "step", "from", "to", "seen", "matched", "state", "jobs"},
 	"glance": {"lanes"},
 	"start":  {"jobs"},
 	"claim":  {"limit", "first", "views"},

@@ -158,10 +158,6 @@ func (s *Store) mend(ctx context.Context, lane string) (Repairs, error) {
 	}
 	p := parser{}
 	list := p.list(reply)
-	if p.text(list, 0) == "deleting" {
-		_, err := s.Delete(ctx, lane, 0, true)
-		return Repairs{}, err
-	}
 	if len(list) > 4 {
 		s.tell(p.counted(list, 4))
 	}

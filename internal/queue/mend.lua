@@ -42,7 +42,6 @@ local function mend()
   local status = load_contract()
   if status == 'no_lane' then return {status, 0, 0, tombstone(raw)} end
   if status == 'faulty' then return {status, 0, 0, 0} end
-  if C.deleting == '1' then return {'deleting', 0, 0, 0} end
   load_state()
   work_when_full()
   local list, entries = C.list, 0

@@ -27,6 +27,8 @@ type modelJob struct {
 	token         string
 	sent, used    int
 	crashes       int
+	redrives      int
+	resolved      bool // by a person, as delivered
 	started       bool
 	endedAt       int64 // TIME µs
 	tried         bool  // there is a record of tries
@@ -107,7 +109,9 @@ func (m *model) run(n int) {
 		switch k := m.rng.IntN(100); {
 		case m.gone:
 			m.apply()
-		case k < 30:
+		case k < 12:
+			m.act()
+		case k < 36:
 			m.push()
 		case k < 70:
 			m.turn()

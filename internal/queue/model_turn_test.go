@@ -75,6 +75,9 @@ func (m *model) results(worker string) []Result {
 		kinds := []Kind{KindDelivered, KindDelivered, KindDelivered, KindDead, KindUnknown, KindRetry, KindReturn, KindRelease}
 		r := settleAll([]Lease{h.lease}, kinds[m.rng.IntN(len(kinds))])[0]
 		r.Counts = r.Counts && m.rng.IntN(2) == 0
+		if len(h.lease.History) > 0 {
+			r.Note = h.lease.History // a worker keeps what it was told of the job
+		}
 		if r.Kind == KindRetry {
 			r.Delay = time.Duration(m.rng.IntN(5000)) * time.Millisecond
 		}

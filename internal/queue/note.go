@@ -11,6 +11,8 @@ import (
 // so far, at its end all that is shown of it later. Field names are part of
 // the stored format: add, never rename.
 type Note struct {
+	Redrives int           `json:"rd,omitempty"` // how often a person sent it again
+	Reason   string        `json:"rs,omitempty"` // of the person who resolved it
 	Attempts []job.Attempt `json:"a,omitempty"`
 	Response *job.Response `json:"r,omitempty"`
 	// How often the destination said "later" to the job, and in which slot last, µs.
@@ -48,6 +50,11 @@ func DecodeNote(text []byte) Note {
 func FinalNote(j *job.Job, attempts []job.Attempt) *Note {
 	return &Note{Attempts: attempts, Producer: j.Producer, Tenant: j.Tenant, Priority: j.Priority, Created: j.CreatedAt,
 		Deliver: j.DeliverAt, Expires: j.ExpiresAt, Metadata: j.Metadata}
+}
+
+// carry takes over what is kept of a job through its ends.
+func (n *Note) carry(from *Note) {
+	n.Attempts, n.Response, n.Redrives, n.Reason = from.Attempts, from.Response, from.Redrives, from.Reason
 }
 
 // Add appends an attempt and lets the oldest go beyond what a job carries.

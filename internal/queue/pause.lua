@@ -3,7 +3,7 @@ local function pause()
   local now, raw = read_clock()
   local status = load_contract()
   work_when_full()
-  if status == 'no_lane' or C.deleting == '1' then return {'no_lane', '0'} end
+  if status == 'no_lane' then return {'no_lane', '0'} end
   if status == 'faulty' then
     call('HSET', K.state, 'opaused', A.reason)
     return {'ok', '0'}

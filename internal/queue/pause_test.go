@@ -23,12 +23,14 @@ func (b *bench) setPaused(paused bool) {
 	}
 }
 
-// TestPauseHoldsEveryKindOfJob: retries, delays, recovered leases and new jobs
-// wait while paused, and all go after one resume.
+// TestPauseHoldsEveryKindOfJob: retries, delays, recovered leases, redriven and new
+// jobs wait while paused, and all go after one resume.
 func TestPauseHoldsEveryKindOfJob(t *testing.T) {
 	t.Parallel()
 	b := openBench(t, "redis")
 	b.apply(perSecond(fast), "")
+	dead := newJobs(5, "d")
+	b.endAs(KindDead, dead...)
 	b.accept(newJobs(10, "a")...)
 	leases := b.leaseAll(10)
 	retries := settleAll(leases[:5], KindRetry)
@@ -43,18 +45,23 @@ func TestPauseHoldsEveryKindOfJob(t *testing.T) {
 	b.accept(delayed...)
 	b.setPaused(true)
 	b.accept(newJobs(5, "c")...)
+	for _, j := range dead {
+		if _, err := b.s.Redrive(context.Background(), b.lane, j.ID); err != nil {
+			t.Error(err)
+		}
+	}
 	for range 6 {
 		b.pass(4 * time.Second)
 		if r := b.turn(100); len(r.Leases) != 0 || r.Why != "paused" {
 			t.Fatalf("while paused: %d leases, %s", len(r.Leases), r.Why)
 		}
 	}
-	if live := b.live(); live.Ready != 20 || live.State != "paused" {
+	if live := b.live(); live.Ready != 25 || live.State != "paused" {
 		t.Errorf("%+v", live)
 	}
 	b.setPaused(false)
-	got := b.leaseAll(20)
-	checkDistinct(t, got, 20)
+	got := b.leaseAll(25)
+	checkDistinct(t, got, 25)
 	b.turn(0, settleAll(got, KindDelivered)...)
 	if d := b.checkDump(); len(d.jobs) != 0 {
 		t.Errorf("%d jobs are left", len(d.jobs))

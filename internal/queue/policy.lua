@@ -54,15 +54,17 @@ local function send_probe(id)
   write_breaker(b, 'probing', b.n, b.ends, b.since, id)
 end
 
--- learn takes in whether the destination answered (health ok or bad) to an attempt in a slot.
-local function learn(health, id, slot, delivered, now)
+-- learn takes in whether the destination answered (health ok, slow or bad) to an attempt in a slot.
+local function learn(health, id, slot, kind, now)
+  local delivered = kind == 'delivered'
   if delivered and slot > S.good then S.good = slot ; W.good = int(slot) end
+  if health ~= '' then adapt(health == 'ok' and kind ~= 'throttled', slot, now) end
   if health == '' or not C.breaker then return end
   local b = read_breaker()
-  local ok = health == 'ok'
+  local ok = health ~= 'bad'
   if b.phase == 'probing' then
     if id ~= b.id then return end
-    if ok then write_breaker(b, 'closed', 0, 0, now, '') else open_breaker(b, b.n + 1, now, id) end
+    if ok then write_breaker(b, 'closed', 0, 0, now, '') ; start_slowly(now) else open_breaker(b, b.n + 1, now, id) end
   elseif b.phase == 'closed' and slot >= b.since then
     local most = tonumber(string.match(C.breaker, '^(%d+)|') or '') or 0
     if ok and b.n > 0 then write_breaker(b, 'closed', 0, 0, b.since, '') end

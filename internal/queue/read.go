@@ -103,7 +103,7 @@ func (l *lane) live(d *Destination) Live {
 		v.OldestAge = max(0, l.now.Sub(time.UnixMicro(pushed-l.adj)))
 	}
 	if d.Contract != nil {
-		v.RatePerSecond = d.Contract.Rate()
+		v.RatePerSecond = d.Contract.Rate() * l.adapted(d.Contract.Adaptive)
 		if d.Contract.Paused {
 			v.StateReasons = append(v.StateReasons, "paused by the contract")
 		}
@@ -121,10 +121,23 @@ func (l *lane) live(d *Destination) Live {
 	} else if d.Contract != nil {
 		v.State, v.StateReasons = l.held(d.Contract.Breaker)
 	}
+	if why := l.unfit(); why != "" {
+		v.State, v.StateReasons = faultyState, append(v.StateReasons, why)
+	}
 	if d.Faulty != "" {
 		v.State, v.StateReasons = faultyState, []string{d.Faulty}
 	}
 	return v
+}
+
+// adapted is the share of its limits that the destination is sent now.
+func (l *lane) adapted(a destination.Adaptive) float64 {
+	share, _, _ := strings.Cut(l.state["adapt"], "|")
+	n, err := strconv.ParseInt(share, 10, 64)
+	if err != nil || !a.Enabled {
+		return 1
+	}
+	return float64(n) / 1e6
 }
 
 // held says whether a breaker or a cool-down keeps the lane from sending, as policy.lua does.
@@ -211,7 +224,7 @@ func (s *Store) Job(ctx context.Context, name string, id job.ID) (*Status, error
 	p := parser{}
 	st := &Status{ID: id, State: job.State(p.text(l.job, 0))}
 	if st.State.Ended() {
-		err := st.ended(name, p.text(l.job, 4))
+		err := st.ended(name, p.text(l.job, 4), Decode)
 		if keep := time.Duration(number(l.conf, "keep_done")) * time.Microsecond; st.State != job.Dead && st.State != job.Unknown && l.now.Sub(st.FinishedAt) > keep {
 			return nil, missing
 		}
@@ -222,21 +235,31 @@ func (s *Store) Job(ctx context.Context, name string, id job.ID) (*Status, error
 	if at := p.text(l.job, 6); at != "" {
 		st.EstimatedSendAt = time.UnixMicro(p.number(l.job, 6)).UTC()
 	}
+	st.waitsForFitness(l)
 	if p.err != nil {
 		return nil, p.err
 	}
-	return st, st.live(name, p.text(l.job, 1), p.text(l.job, 2))
+	return st, st.live(name, p.text(l.job, 1), p.text(l.job, 2), Decode)
 }
 
-func (st *Status) live(name, envelope, tries string) error {
-	j, err := Decode(name, st.ID, []byte(envelope))
+// decoder is Decode or DecodeHead.
+type decoder func(lane string, id job.ID, envelope []byte) (*job.Job, error)
+
+func (st *Status) live(name, envelope, tries string, decode decoder) error {
+	st.mark = "0"
+	j, err := decode(name, st.ID, []byte(envelope))
 	if err != nil {
 		return fmt.Errorf("job %s: %w", st.ID, err)
 	}
 	st.Job = j
 	note := FinalNote(j, nil)
-	if _, history, ok := strings.Cut(tries, "\x00"); ok {
-		note.Attempts = DecodeNote([]byte(history)).Attempts
+	if front, history, ok := strings.Cut(tries, "\x00"); ok {
+		known := DecodeNote([]byte(history))
+		note.carry(&known)
+		if f := strings.SplitN(front, "|", 3); len(f) == 3 {
+			st.mark = f[1]
+			st.sent, _ = strconv.Atoi(f[1]) // the script formats it
+		}
 	}
 	st.fill(note)
 	return nil
@@ -244,7 +267,7 @@ func (st *Status) live(name, envelope, tries string) error {
 
 // ended reads a finished record, "state|µs|outcome|note", or a dead one,
 // "state|µs|reason|length of note|note envelope".
-func (st *Status) ended(name, text string) error {
+func (st *Status) ended(name, text string, decode decoder) error {
 	f := strings.SplitN(text, "|", 4)
 	if len(f) < 4 {
 		return fmt.Errorf("job %s: its end cannot be read", st.ID)
@@ -253,7 +276,7 @@ func (st *Status) ended(name, text string) error {
 	if err != nil {
 		return fmt.Errorf("job %s: its end cannot be read: %w", st.ID, err)
 	}
-	st.FinishedAt, st.Outcome = time.UnixMicro(at).UTC(), f[2]
+	st.FinishedAt, st.Outcome, st.mark = time.UnixMicro(at).UTC(), f[2], f[1]
 	note, envelope := f[3], ""
 	if st.State == job.Dead || st.State == job.Unknown {
 		length, rest, _ := strings.Cut(f[3], "|")
@@ -264,18 +287,26 @@ func (st *Status) ended(name, text string) error {
 		note, envelope = rest[:n], rest[n:]
 	}
 	full := DecodeNote([]byte(note))
-	if j, err := Decode(name, st.ID, []byte(envelope)); err == nil {
+	if j, err := decode(name, st.ID, []byte(envelope)); err == nil {
 		st.Job = j
-		attempts := full.Attempts
-		full = *FinalNote(j, attempts)
+		known := full
+		full = *FinalNote(j, nil)
+		full.carry(&known)
 	}
 	st.fill(&full)
+	if n := len(st.Attempts); n > 0 {
+		st.sent = st.Attempts[n-1].Number
+	}
+	if st.Outcome == reasonCrashed {
+		st.sent += maxCrashes // requests of which nobody could tell
+	}
 	return nil
 }
 
 func (st *Status) fill(n *Note) {
 	st.Attempts, st.Response, st.Producer, st.Tenant, st.Priority = n.Attempts, n.Response, n.Producer, n.Tenant, n.Priority
 	st.CreatedAt, st.DeliverAt, st.ExpiresAt, st.Metadata = n.Created, n.Deliver, n.Expires, n.Metadata
+	st.Redrives, st.Reason = n.Redrives, n.Reason
 	if st.CreatedAt.IsZero() {
 		st.CreatedAt = st.ID.Time() // a job that a script ended has no other record of it
 	}

@@ -41,7 +41,7 @@ end
 local function read()
   local now, raw, adj = read_clock()
   local status = load_contract()
-  if status == 'no_lane' or C.deleting == '1' then return {'no_lane'} end
+  if status == 'no_lane' then return {'no_lane'} end
   load_state()
   if is_marked() then status = 'faulty' end
   local paused = is_paused()

@@ -1,5 +1,5 @@
 -- recover: leases that ran out, and those whose worker never heard of them.
-local MAX_CRASHES = 3
+local MAX_CRASHES = 3 -- act.go holds the same figure
 local MANY = 100
 
 -- back_to_ready ends the lease of jobs, {id, t} each, at their old place.

@@ -35,7 +35,7 @@ var (
 func script(name string, mains ...string) *redisdb.Script {
 	parts := []redisdb.Part{redisdb.Prelude(), sharedbucket.EnvLua(), lua(name + "_args"), open}
 	parts = append(parts, sharedbucket.Parts()...)
-	for _, n := range []string{"lane", "envelope", "fair", "policy"} {
+	for _, n := range []string{"adaptive", "lane", "envelope", "fair", "policy"} {
 		parts = append(parts, lua(n))
 	}
 	parts = append(parts, redisdb.Part{Name: "keys", Source: idempotency.Lua}, open)
@@ -54,6 +54,8 @@ var (
 	readScript   = script("read", "oldest", "read")
 	surveyScript = script("survey", "oldest", "survey")
 	mendScript   = script("mend", "mend")
+	listScript   = script("list", "list")
+	actScript    = script("act", "act", "act_main")
 	glanceScript = redisdb.NewScript("glance", lua("glance"))
 	startScript  = redisdb.NewScript("start", redisdb.Prelude(), sharedbucket.EnvLua(), lua("envelope"), lua("start"))
 	claimScript  = redisdb.NewScript("claim", lua("claim_args"), sharedbucket.EnvLua(), sharedbucket.ClockLua(), lua("claim"))
@@ -61,5 +63,5 @@ var (
 
 // Scripts lists every script, for loading ahead and for tests of their headers.
 func Scripts() []*redisdb.Script {
-	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, glanceScript, startScript, claimScript}
+	return []*redisdb.Script{turnScript, pushScript, applyScript, pauseScript, deleteScript, readScript, surveyScript, mendScript, listScript, actScript, glanceScript, startScript, claimScript}
 }

@@ -5,7 +5,7 @@
 -- no byte was written, so its slot is given back.
 -- counts: 1 when the attempt uses up one of the job's attempts; of a throttled one
 -- the slot of the attempt before that drew the same answer, µs, 0: none.
--- health: ok when the destination answered, bad when it failed, or nothing.
+-- health: ok when the destination answered, slow when that took long, bad when it failed, or nothing.
 -- Answer of each: ok; again (recorded before); stale (somebody else holds it); gone.
 local function settle_missing(id, kind, outcome, note, raw)
   local done = call('HGET', K.done, id)
@@ -77,7 +77,7 @@ local function settle(now, raw, list)
       if not held and r.kind ~= 'delivered' then out[i] = 'stale'
       else
         seen[id], out[i] = true, 'ok'
-        learn(r.health, id, t.slot, r.kind == 'delivered', now)
+        learn(r.health, id, t.slot, r.kind, now)
         if held and r.kind ~= 'release' then held_n, held_sum = held_n + 1, held_sum + now - t.slot end
         local final = r.kind == 'delivered' or r.kind == 'dead' or r.kind == 'unknown'
         if final then settle_end(r, t, held, raw, b) else settle_back(r, t, now, list, s) end

@@ -213,6 +213,10 @@ func (s *Store) run(ctx context.Context, script *redisdb.Script, lane string, ar
 	if err != nil {
 		return nil, noLane(lane)
 	}
+	return s.runKeys(ctx, script, lane, keys, args)
+}
+
+func (s *Store) runKeys(ctx context.Context, script *redisdb.Script, lane string, keys []string, args []any) (any, error) {
 	reply, err := s.db.Run(ctx, script, keys, args...)
 	return reply, laneError(lane, err)
 }

@@ -218,7 +218,7 @@ func (p *parser) whole(lane *Lane, status string, l []any) {
 	held := p.number(l, 2)
 	lane.stopped, lane.State = held == 2, StateRunning
 	switch {
-	case status == faultyState:
+	case status == faultyState, held == 5:
 		lane.State = faultyState
 	case held == 1, held == 2:
 		lane.State = statePaused

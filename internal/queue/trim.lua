@@ -23,8 +23,8 @@ local function drop_dead(ids, raw)
   for i, v in ipairs(call('HMGET', K.deadjobs, unpack(ids))) do
     if v then
       bytes = bytes + #v
-      local state, length, rest = string.match(v, '^(%a+)|%d+|[^|]*|(%d+)|(.*)$')
-      local t = rest and parse_header(string.sub(rest, tonumber(length) + 1))
+      local state, length, note = string.match(v, '^(%a+)|%d+|[^|]*|(%d+)|()')
+      local t = note and parse_header(string.sub(v, note + tonumber(length)))
       if t and t.key ~= NO_KEY then b.keys[#b.keys + 1] = {key = t.key, state = state} end
     end
   end
@@ -32,7 +32,6 @@ local function drop_dead(ids, raw)
   write('ZREM', K.dead, ids)
   end_keys(b, raw)
   bump('deadbytes', -bytes) ; bump('hist', b.hist)
-  count('trimmed_dead', #ids)
 end
 
 -- oldest_dead lists dead jobs, the oldest first, that were kept long enough or
@@ -61,5 +60,7 @@ local function trim(raw, few)
     drop_done(done) ; drop_keys(keys)
     count('trimmed_results', #done) ; count('trimmed_keys', #keys)
   end
-  drop_dead(oldest_dead(raw, few), raw)
+  local dead = oldest_dead(raw, few)
+  drop_dead(dead, raw)
+  count('trimmed_dead', #dead)
 end

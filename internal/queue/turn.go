@@ -46,9 +46,10 @@ type Health string
 
 // What an attempt can tell.
 const (
-	HealthNone Health = ""    // nothing: no byte was written, or we broke it off
-	HealthOK   Health = "ok"  // it answers, if only to refuse
-	HealthBad  Health = "bad" // it fails
+	HealthNone Health = ""     // nothing: no byte was written, or we broke it off
+	HealthOK   Health = "ok"   // it answers, if only to refuse
+	HealthSlow Health = "slow" // and takes long
+	HealthBad  Health = "bad"  // it fails
 )
 
 // Result is what became of one lease.
@@ -69,6 +70,7 @@ type Result struct {
 func Fit(results []Result) int {
 	bytes := 0
 	for i := range results {
+		bytes += len(results[i].Note)
 		if k := results[i].Kind; k == KindDead || k == KindUnknown {
 			bytes += results[i].Bytes + JobBytes
 		}

@@ -54,11 +54,18 @@ type Status struct {
 	FinishedAt time.Time
 	Attempts   []job.Attempt
 	Response   *job.Response
+	Redrives   int    // how often a person sent it again
+	Reason     string // of the person who resolved it
 	Metadata   map[string]string
 	// Position counts the jobs of the same tenant that go before it; 0 is next.
 	Position        int64
 	EstimatedSendAt time.Time
 	WaitingFor      string // what binds: "limit", "pause", "in_flight_cap", "its_time", "back_off", "faulty"; empty when ended
+
+	// mark is what a script compares, to see that the job is as it was read: of
+	// a live one the requests sent so far, of an ended one its end.
+	mark string
+	sent int
 }
 
 // Live is the state of a destination's lane now.

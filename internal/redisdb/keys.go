@@ -139,8 +139,27 @@ func (k *Keys) Shard(i int) (due, clock, lanes string) {
 	return tag + "due", tag + "clock", tag + "lanes"
 }
 
+// Token returns the keys of a lane's access token, sealed, and of the right to
+// fetch one. No script touches them; they end by themselves.
+func (k *Keys) Token(lane string) (token, lock string, err error) {
+	keys, err := k.Lane(lane)
+	if err != nil {
+		return "", "", err
+	}
+	token = strings.TrimSuffix(keys.Conf(), laneNames[keyConf]) + "token"
+	return token, token + ":lock", nil
+}
+
 // Meta is the key of what holds for the whole namespace.
 func (k *Keys) Meta() string { return "tundish:{" + k.namespace + "}:meta" }
+
+// Operations is the key of the list of operations on many jobs.
+func (k *Keys) Operations() string { return "tundish:{" + k.namespace + "}:ops" }
+
+// Operation is the key of an operation on the jobs of a lane, which must be of
+// a valid name: in the lane's shard, so that its progress is written in one
+// step with what it does. No key of a lane has that form.
+func (k *Keys) Operation(lane, id string) string { return k.tags[ShardOf(lane)] + "op~" + id }
 
 // Wake is the channel on which a lane's name is published when work came for it.
 func (k *Keys) Wake() string { return "tundish:" + k.namespace + ":wake" }

@@ -23,6 +23,7 @@ local function track(saved, want, now, window)
   return math.max(cur, prev), int(cur) .. ':' .. int(prev) .. ':' .. int(since)
 end
 
+-- A limit with a scale counts in that part of a request.
 -- parse_limits reads "name,algorithm,rate,window µs,burst;" …; nil when any of it is damaged.
 local function parse_limits(text)
   local list, read = {}, 0
@@ -62,7 +63,7 @@ local function open_limits(list, now)
   list.last = tonumber(saved.last or '0') or 0
   list.tolerance = tracked('tol', needed(short), short)
   for _, l in ipairs(list) do
-    l.n = l.window + tracked('t:' .. l.name, list.tolerance, l.window + MEMORY)
+    l.n = (l.window + tracked('t:' .. l.name, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
     l.state = l.algo.load(l, saved['l:' .. l.name], list.last)
   end
 end

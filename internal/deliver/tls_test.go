@@ -1,0 +1,150 @@
+package deliver
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
+)
+
+// certificate makes one for a name, signed by itself, as PEM.
+func certificate(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
+// mutual is a destination called bank.example that asks for a certificate and
+// keeps who came.
+type mutual struct {
+	*httptest.Server
+	ca   string
+	mu   sync.Mutex
+	came []string // name of the caller and connection of each request
+}
+
+func newMutual(t *testing.T, clients ...string) *mutual {
+	t.Helper()
+	cert, key := certificate(t, "bank.example")
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	for _, c := range clients {
+		pool.AppendCertsFromPEM([]byte(c))
+	}
+	m := &mutual{ca: cert}
+	m.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.came = append(m.came, r.TLS.PeerCertificates[0].Subject.CommonName+" "+r.RemoteAddr)
+	}))
+	m.Config.ErrorLog = quiet
+	m.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+	m.StartTLS()
+	t.Cleanup(m.Close)
+	return m
+}
+
+func withTLS(url string, set destination.TLS) Attempt {
+	a := attemptTo(url)
+	a.Contract.Target.TLS = set
+	return a
+}
+
+// Two destinations at one address with different certificates share no
+// connection; a certificate that changes is used for the next request.
+func TestCertificatesOfDestinations(t *testing.T) {
+	t.Parallel()
+	shopCert, shopKey := certificate(t, "shop")
+	hookCert, hookKey := certificate(t, "hook")
+	m := newMutual(t, shopCert, hookCert)
+	files := held{"/ca": m.ca, "/shop.crt": shopCert, "/shop.key": shopKey, "/hook.crt": hookCert, "/hook.key": hookKey}
+	s := newSender(t, with(files))
+	shop := destination.TLS{CAFile: "/ca", CertFile: "/shop.crt", KeyFile: "/shop.key", ServerName: "bank.example"}
+	hook := destination.TLS{CAFile: "/ca", CertFile: "/hook.crt", KeyFile: "/hook.key", ServerName: "bank.example"}
+	for _, set := range []destination.TLS{shop, hook, shop, hook} {
+		wantOutcome(t, s.Send(background, withTLS(m.URL, set)), job.OutcomeDelivered, true)
+	}
+	files["/shop.crt"], files["/shop.key"] = hookCert, hookKey
+	wantOutcome(t, s.Send(background, withTLS(m.URL, shop)), job.OutcomeDelivered, true)
+	var names []string
+	conns := map[string]string{}
+	for _, c := range m.came {
+		name, conn, _ := strings.Cut(c, " ")
+		names = append(names, name)
+		if before, ok := conns[conn]; ok && before != name {
+			t.Errorf("%s and %s came on one connection", before, name)
+		}
+		conns[conn] = name
+	}
+	if got := strings.Join(names, " "); got != "shop hook shop hook hook" || len(conns) != 2 {
+		t.Errorf("came as %s on %d connections, want 2", got, len(conns))
+	}
+}
+
+func TestCertificatesThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "shop")
+	other, otherKey := certificate(t, "other")
+	m := newMutual(t, cert)
+	files := held{"/ca": m.ca, "/crt": cert, "/key": key, "/other.crt": other, "/other.key": otherKey, "/not": "s3cret"}
+	for name, tc := range map[string]struct {
+		set   destination.TLS
+		fault string // empty: the attempt fails in the handshake
+	}{
+		"no certificate":   {destination.TLS{CAFile: "/ca", ServerName: "bank.example"}, ""},
+		"another":          {destination.TLS{CAFile: "/ca", CertFile: "/other.crt", KeyFile: "/other.key", ServerName: "bank.example"}, ""},
+		"wrong name":       {destination.TLS{CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: "shop.example"}, ""},
+		"wrong authority":  {destination.TLS{CAFile: "/other.crt", CertFile: "/crt", KeyFile: "/key", ServerName: "bank.example"}, ""},
+		"file is missing":  {destination.TLS{CAFile: "/none"}, "tls: ca_file: ${file:/none}: is not set"},
+		"no authority":     {destination.TLS{CAFile: "/not"}, "tls: ca_file: there is no certificate"},
+		"another's key":    {destination.TLS{CertFile: "/crt", KeyFile: "/other.key"}, "tls: cert_file and key_file: they are not"},
+		"key is no secret": {destination.TLS{CertFile: "/crt", KeyFile: "/not"}, "tls: cert_file and key_file: they are not"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, with(files))
+			a := withTLS(m.URL, tc.set)
+			r := s.Send(background, a)
+			if tc.fault == "" {
+				if r.Outcome.Class() != job.Retry && r.Outcome.Class() != job.Ambiguous || r.Outcome == job.OutcomeNotSent || s.Check(a.Contract) != nil {
+					t.Errorf("%+v", r)
+				}
+				return
+			}
+			wantOutcome(t, r, job.OutcomeNotSent, false)
+			if err := s.Check(a.Contract); r.Fault == nil || err == nil || !strings.HasPrefix(r.Fault.Error(), tc.fault) || err.Error() != r.Fault.Error() || strings.Contains(r.Error, "s3cret") {
+				t.Errorf("fault %v, check %v, want %q", r.Fault, err, tc.fault)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+const following = `"adaptive":{"enabled":true,"floor":100},"breaker":{"failures":3,"open_for":"2s","max_open_for":"5s"}`
+
+// share is what part of its rate the lane is sent.
+func (b *bench) share() float64 { return b.live().RatePerSecond / (1000 / 1.005) }
+
+func (b *bench) wantShare(want float64) {
+	b.t.Helper()
+	if got := b.share(); math.Abs(got-want) > 0.001 {
+		b.t.Fatalf("a share of %.3f, want %.3f", got, want)
+	}
+}
+
+func TestAdaptiveRateFollowsTheDestination(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), following, func(t *testing.T, b *bench) {
+		b.accept(newJobs(200, "")...)
+		b.wantShare(1)
+		leases := b.lease(3)
+		b.turn(0, result(leases[0], KindDelivered, HealthOK))
+		b.wantShare(1)
+		// Two answers of one round cut once.
+		b.turn(0, result(leases[1], KindDelivered, HealthSlow), bad(leases[2]))
+		b.wantShare(0.5)
+		b.pass(time.Second)
+		spaced := b.lease(10)
+		if gap := spaced[9].Slot - spaced[8].Slot; gap < 2000 || gap > 2020 {
+			t.Errorf("slots %d µs apart at half of 1,000 a second", gap)
+		}
+		b.pass(time.Second)
+		var ends []Result
+		for _, l := range append(spaced, b.lease(10)...) {
+			ends = append(ends, result(l, KindDelivered, HealthOK))
+		}
+		b.turn(0, ends...) // one step a round, of which there were two, however many answers
+		b.wantShare(0.6)
+		for range 8 {
+			b.pass(1100 * time.Millisecond)
+			b.turn(0, result(b.lease(1)[0], KindDelivered, HealthOK))
+		}
+		b.wantShare(1)
+		b.pass(time.Second)
+		full := b.lease(10)
+		if gap := full[9].Slot - full[8].Slot; gap < 1000 || gap > 1010 {
+			t.Errorf("slots %d µs apart at 1,000 a second", gap)
+		}
+		b.checkDump()
+	})
+}
+
+func TestAdaptiveRateHasAFloor(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), following, func(t *testing.T, b *bench) {
+		b.accept(newJobs(200, "")...)
+		for _, want := range []float64{0.5, 0.25, 0.125, 0.1, 0.1} {
+			b.turn(0, result(b.lease(1)[0], KindDelivered, HealthSlow))
+			b.wantShare(want)
+			b.pass(time.Second)
+		}
+		b.checkDump()
+	})
+}
+
+// Behind an outage it begins at the floor and doubles.
+func TestAdaptiveRateStartsSlowly(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), following, func(t *testing.T, b *bench) {
+		b.broken(100, 0)
+		b.pass(2100 * time.Millisecond)
+		b.turn(0, result(b.lease(1)[0], KindDelivered, HealthOK))
+		for _, want := range []float64{0.1, 0.2, 0.4, 0.8, 1} {
+			b.wantShare(want)
+			b.pass(1100 * time.Millisecond)
+			b.turn(0, result(b.lease(1)[0], KindDelivered, HealthOK))
+		}
+		b.checkDump()
+	})
+}
+
+func TestFixedRateStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), `"breaker":{"failures":0}`, func(t *testing.T, b *bench) {
+		b.accept(newJobs(20, "")...)
+		for range 3 {
+			b.turn(0, bad(b.lease(1)[0]))
+		}
+		b.wantShare(1)
+	})
+}
