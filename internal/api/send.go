@@ -121,7 +121,7 @@ func (a *API) await(ctx context.Context, name string, push *pushOutput, wait sec
 	defer cancel()
 	s, err := a.cfg.Store.Job(sctx, name, push.Body.ID)
 	if err != nil || !s.State.Ended() { // gone already, or sent anew: what is known is that it was taken
-		return out, nil //nolint:nilerr // see above
+		return out, nil
 	}
 	if out.attempt = answeredBy(s); out.attempt == nil {
 		return nil, unanswered(ctx, s, out)

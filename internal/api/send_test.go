@@ -165,13 +165,13 @@ func TestSendTellsAllProblemsAtOnce(t *testing.T) {
 	r := newRequest("post", bankSend+"/../x", failingReader{t})
 	for name, value := range map[string]string{
 		"Tundish-Priority": "10", "Tundish-Delay": "soon", "Tundish-Deliver-At": "now", "Tundish-Expires-In": "0s", "Tundish-Timeout": "1h", "Tundish-Max-Attempts": "0",
-		"Tundish-Metadata": `{"a":1}`, "Tundish-Callback-Url": "https://x", "Tundish-Prioritie": "1", "Tundish-Tenant": "\xff", "Content-Type": "odd",
+		"Tundish-Metadata": `{"a":1}`, "Tundish-Callback-Url": "https://x", "Tundish-Prio": "1", "Tundish-Tenant": "\xff", "Content-Type": "odd",
 	} {
 		r.Header.Set(name, value)
 	}
 	p := send(a, r).problem(t, job.CodeInvalid)
 	want := "/method /path /header/Tundish-Callback-Url /header/Tundish-Delay /header/Tundish-Deliver-At /header/Tundish-Expires-In /header/Tundish-Max-Attempts " +
-		"/header/Tundish-Metadata/a /header/Tundish-Prioritie /header/Tundish-Priority /header/Tundish-Tenant /header/Tundish-Timeout /header/Content-Type /header/Tundish-Delay"
+		"/header/Tundish-Metadata/a /header/Tundish-Prio /header/Tundish-Priority /header/Tundish-Tenant /header/Tundish-Timeout /header/Content-Type /header/Tundish-Delay"
 	if p.pointers() != want {
 		t.Errorf("got  %s\nwant %s", p.pointers(), want)
 	}

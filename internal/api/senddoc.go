@@ -39,12 +39,18 @@ const sendText = "The request itself becomes the job: method, path, query, heade
 func (a *API) sendRoutes(h huma.API, mux *directMux, g *gate) {
 	mux.send = &sender{a, g}
 	for _, method := range sendMethods {
-		options := []option{needs(ScopeEnqueue), also(sendText), status(http.StatusAccepted)}
+		options := []option{needs(ScopeEnqueue), passesRequests}
 		if method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions {
 			options = append(options, anyBody)
 		}
 		register[sendInput, pushOutput](h, method, sendRoute, "send-"+strings.ToLower(method), "Pass a "+method+" request on", nil, options...)
 	}
+}
+
+// passesRequests says what all methods have in common.
+func passesRequests(_ huma.API, op *huma.Operation) func(*huma.Operation) {
+	op.DefaultStatus = http.StatusAccepted
+	return func(op *huma.Operation) { op.Description += " " + sendText }
 }
 
 // anyBody says that a request may have any body or none.
