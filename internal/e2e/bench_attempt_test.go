@@ -31,7 +31,7 @@ func bareClient(url string) int {
 	var wg sync.WaitGroup
 	begin := time.Now()
 	for i := range n {
-		time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / attemptRate)))
+		after(time.Until(begin.Add(time.Duration(i) * time.Second / attemptRate)))
 		wg.Go(func() {
 			resp, err := client.Post(url, "application/json", strings.NewReader(fmt.Sprintf(`{"n":%d}`, i)))
 			if err != nil {
