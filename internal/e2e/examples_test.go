@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,7 +18,7 @@ func matches(text, pattern string) int {
 
 func TestExampleWebhooks(t *testing.T) {
 	t.Parallel()
-	p := openPage(t, "webhooks")
+	p := openExample(t, "webhooks")
 	p.block()
 	p.eventually("the breaker of bob to open", patience, func() bool { return p.live("hook-bob").State == "breaker_open" })
 	if out := p.block(); matches(out, `(?m)^hook-ann +running `) != 1 || matches(out, `(?m)^hook-bob +breaker_open `) != 1 {
@@ -47,7 +48,7 @@ func TestExampleWebhooks(t *testing.T) {
 
 func TestExampleEmails(t *testing.T) {
 	t.Parallel()
-	p := openPage(t, "emails")
+	p := openExample(t, "emails")
 	p.block()
 	p.settled("mail")
 	out := p.last()
@@ -68,7 +69,7 @@ func TestExampleEmails(t *testing.T) {
 
 func TestExamplePayments(t *testing.T) {
 	t.Parallel()
-	p := openPage(t, "payments")
+	p := openExample(t, "payments")
 	p.block()
 	p.settled("payouts")
 	if out := p.block(); matches(out, `(?m) unknown +connection_lost .* merchant-[35]$`) != 2 || matches(out, `(?m)^p-\d \d0\.00$`) != 5 || strings.Contains(out, "p-5") {
@@ -89,16 +90,54 @@ func TestExamplePayments(t *testing.T) {
 	}
 }
 
+// The commands of the README, from the first start to the last look.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	p := newPage(t)
+	text := readFile(t, filepath.Join(top, "README.md"))
+	pairs := ports(t, text+usualPorts+" 127.0.0.1:9090")
+	bank := strings.NewReplacer(pairs...).Replace("127.0.0.1:9090")
+	p.write("jobs.ndjson", strings.Repeat("{\"body\": {\"amount\": \"1.00\"}}\n", 20))
+	redis := strings.NewReplacer(pairs...).Replace("redis-server --port 6379")
+	p.open(p.dir, text, strings.NewReplacer(append(pairs, "make build ", ": ", "redis-server", redis,
+		"init destinations.yaml ", "init destinations.yaml && sed -i s/127.0.0.1:9090/"+bank+"/ destinations.yaml ",
+		"redrive bank --wait ", "redrive bank --wait --yes ", // nobody is there to be asked
+		"tundish bank &", "tundish bank --listen "+bank+" &")...))
+	p.block()
+	p.eventually("an API that knows the bank", patience, func() bool {
+		a, err := p.try(http.MethodGet, p.at("bank"), "")
+		return err == nil && a.status == http.StatusOK
+	})
+	pushed := regexp.MustCompile(`"id":"(\S{22})"`).FindStringSubmatch(p.block())
+	if pushed == nil {
+		t.Fatal("the push answers no id")
+	}
+	if out := p.block(); matches(out, `(?m)^HTTP/1.1 200 OK`) != 1 || matches(out, `(?m)^Preference-Applied: wait`) != 1 {
+		t.Errorf("the answer of the bank, passed on, is %s", out)
+	}
+	p.settled("bank")
+	p.blocks[p.next] = strings.ReplaceAll(p.blocks[p.next], "AaIsO00BcbiWqQTBiY5RpQ", pushed[1])
+	out := p.block()
+	for _, want := range []string{`(?m)^bank +running +49.75/s +0/10000`, `(?m)^state +delivered$`, `20 accepted, 0 refused`, `(?m)^bank .*paused`} {
+		if matches(out, want) == 0 {
+			t.Errorf("%s is not in %s", want, out)
+		}
+	}
+	if j := p.job("bank", pushed[1]); j.State != "delivered" || len(j.Attempts) != 1 {
+		t.Errorf("the job that was pushed first: %+v", j)
+	}
+}
+
 // Each folder of examples has a test here.
 func TestExamplesAreRun(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "examples_test.go")
-	entries, err := os.ReadDir(filepath.Join("..", "..", "examples"))
+	entries, err := os.ReadDir(filepath.Join(top, "examples"))
 	if err != nil || len(entries) == 0 {
 		t.Fatalf("%v, %d examples", err, len(entries))
 	}
 	for _, e := range entries {
-		if !strings.Contains(text, fmt.Sprintf("openPage(t, %q)", e.Name())) {
+		if !strings.Contains(text, fmt.Sprintf("openExample(t, %q)", e.Name())) {
 			t.Errorf("examples/%s is run by no test", e.Name())
 		}
 	}

@@ -31,35 +31,43 @@ var (
 	aPort   = regexp.MustCompile(`127\.0\.0\.1:(\d{4,5})|\bport:? (\d{4,5})`)
 )
 
-// openPage reads examples/<name>/README.md, and has a bash ready.
-func openPage(t *testing.T, name string) *page {
+// top is the top of the repository.
+var top = filepath.Join("..", "..")
+
+// openExample opens examples/<name>/README.md; its commands run at the top of the repository.
+func openExample(t *testing.T, name string) *page {
 	t.Helper()
-	takeSeats(t, false)
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := filepath.Join(root, "examples", name)
-	text, contract := readFile(t, filepath.Join(folder, "README.md")), readFile(t, filepath.Join(folder, "destinations.yaml"))
-	p := &page{rig: newRigOn(t, "")}
-	ours := append(ports(t, text+contract), "make build", ":", "bin/", p.programs()+"/", "examples/"+name+"/destinations.yaml", filepath.Join(p.dir, "destinations.yaml"))
-	replace := strings.NewReplacer(ours...)
-	if err := os.WriteFile(filepath.Join(p.dir, "destinations.yaml"), []byte(replace.Replace(contract)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range shBlock.FindAllStringSubmatch(text, -1) {
-		p.blocks = append(p.blocks, replace.Replace(b[1]))
-	}
-	api := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	p.enqueuers = []*server{{url: "http://" + api}}
-	p.open(root, "TUNDISH_SERVER=http://"+api, "TUNDISH_LISTEN="+api, "TUNDISH_ADMIN_LISTEN=127.0.0.1:0",
-		"TUNDISH_REDIS_URL=redis://127.0.0.1:"+replace.Replace("port 6379")[len("port "):], "TMPDIR="+p.dir)
+	folder := filepath.Join("examples", name)
+	text, contract := readFile(t, filepath.Join(top, folder, "README.md")), readFile(t, filepath.Join(top, folder, "destinations.yaml"))
+	p := newPage(t)
+	ours := strings.NewReplacer(append(ports(t, text+contract+usualPorts), "make build", ":", "bin/", filepath.Join(p.dir, "bin")+"/",
+		folder+"/destinations.yaml", p.file("destinations.yaml"))...)
+	p.write("destinations.yaml", ours.Replace(contract))
+	p.open(top, text, ours)
 	return p
 }
 
-// programs is a folder of this page's own with the programs as make build makes them.
-func (p *page) programs() string {
-	bin := filepath.Join(p.dir, "bin")
+func newPage(t *testing.T) *page {
+	t.Helper()
+	takeSeats(t, false)
+	p := &page{rig: newRigOn(t, "")}
+	p.programs()
+	return p
+}
+
+func (p *page) file(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *page) write(name, text string) {
+	p.Helper()
+	if err := os.WriteFile(p.file(name), []byte(text), 0o600); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// programs makes a folder of this page's own with the programs, as make build does.
+func (p *page) programs() {
+	p.Helper()
+	bin := p.file("bin")
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		p.Fatal(err)
 	}
@@ -68,8 +76,10 @@ func (p *page) programs() string {
 			p.Fatal(err)
 		}
 	}
-	return bin
 }
+
+// usualPorts are those of our defaults and of Redis.
+const usualPorts = " 127.0.0.1:8080 127.0.0.1:6379"
 
 // ports gives another port for each that a text names, as pairs of what is written.
 func ports(t *testing.T, text string) (pairs []string) {
@@ -103,10 +113,15 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// open starts the bash, in a group of its own: what it starts ends with the
-// test, also when the test is killed and its end of the pipe with it.
-func (p *page) open(dir string, env ...string) {
+// open reads the blocks of a page, and starts the bash in a group of its own:
+// what it starts ends with the test, also when the test is killed and its end of the pipe with it.
+func (p *page) open(dir, text string, ours *strings.Replacer) {
 	p.Helper()
+	for _, b := range shBlock.FindAllStringSubmatch(text, -1) {
+		p.blocks = append(p.blocks, ours.Replace(b[1]))
+	}
+	api := ours.Replace("127.0.0.1:8080")
+	p.enqueuers = []*server{{url: "http://" + api}}
 	cmd := exec.Command("bash")
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
 	for _, e := range os.Environ() {
@@ -114,7 +129,8 @@ func (p *page) open(dir string, env ...string) {
 			cmd.Env = append(cmd.Env, e)
 		}
 	}
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(cmd.Env, "TUNDISH_SERVER=http://"+api, "TUNDISH_LISTEN="+api, "TUNDISH_ADMIN_LISTEN=127.0.0.1:0",
+		"TUNDISH_REDIS_URL=redis://"+ours.Replace("127.0.0.1:6379"), "TMPDIR="+p.dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		p.Fatal(err)
