@@ -291,7 +291,7 @@ func (m *model) start() {
 	}
 	for i, l := range leases {
 		j := m.jobs[l.ID]
-		want := j != nil && j.state.Live() && j.token == l.Token
+		want := j != nil && j.state == job.Leased && j.token == l.Token
 		if held[i] != want {
 			m.fail("start of %s: %v, want %v", l.ID, held[i], want)
 		}

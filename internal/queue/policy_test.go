@@ -295,3 +295,56 @@ func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
 		b.checkDump()
 	})
 }
+
+// What a lost worker says when it comes back tells what became of its job: of one
+// that was given up because of it, and that nobody sent again.
+func TestLateResultResolvesWhatIsUnknown(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), `"delivery":"at_most_once","durability":"replica"`, func(t *testing.T, b *bench) {
+		jobs := newJobs(6, "")
+		for _, j := range jobs {
+			j.IdempotencyKey = "key of " + string(j.ID)
+		}
+		b.accept(jobs...)
+		l := b.lease(6)
+		if _, err := b.s.Start(t.Context(), b.lane, destination.Memory, l); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(17 * time.Second)
+		b.turn(0)
+		for _, lost := range l {
+			if got := b.state(lost.ID); got != job.Unknown {
+				t.Fatalf("a started job whose lease ran out is %s", got)
+			}
+		}
+		refused, foreign := result(l[1], KindDead, HealthOK), delivered(l[3])
+		foreign.Token = "w2:1:1"
+		if _, err := b.s.Redrive(t.Context(), b.lane, l[4].ID); err != nil {
+			t.Fatal(err)
+		}
+		results := []Result{delivered(l[0]), delivered(l[0]), refused, result(l[2], KindUnknown, HealthBad), foreign, delivered(l[4])}
+		for i, want := range []string{"ok", "again", "ok", "again", "again", "stale"} {
+			if got := b.turn(0, results[i]).Verdicts[0]; got != want {
+				t.Errorf("result %d: %s, want %s", i, got, want)
+			}
+		}
+		both := b.turn(0, delivered(l[5]), delivered(l[5])).Verdicts
+		if both[0] != "ok" || both[1] != "again" {
+			t.Errorf("the same twice in one call: %v", both)
+		}
+		for i, want := range []job.State{job.Delivered, job.Dead, job.Unknown, job.Unknown, job.Ready, job.Delivered} {
+			if got := b.state(l[i].ID); got != want {
+				t.Errorf("job %d is %s, want %s", i, got, want)
+			}
+		}
+		if got := b.turn(0, delivered(l[1])).Verdicts[0]; got != "again" {
+			t.Errorf("a second thought: %s", got)
+		}
+		again := *jobs[0]
+		again.ID = job.NewID()
+		if r := b.push(&again)[0]; r.Verdict != Replayed || r.State != job.Delivered {
+			t.Errorf("its key: %+v", r)
+		}
+		b.checkDump()
+	})
+}
