@@ -28,7 +28,7 @@ func TestFaultRedisIsFull(t *testing.T) {
 		}
 		return nil
 	}})
-	r.put("bank", contract{URL: site.url, Rate: rate})
+	r.put("bank", contract{URL: site.url, Rate: rate, More: `, "breaker": {"failures": 0}`})
 	backlog := r.push("bank", 200)
 	pushes := r.startStream("bank", 20*time.Millisecond)
 	r.requests(site, 40)

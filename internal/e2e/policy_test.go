@@ -136,19 +136,9 @@ func TestAtMostOnceSendsOnce(t *testing.T) {
 	}
 	r.startWorkers(1)
 	r.eventually("no job left", lease(time.Second)+patience, func() bool { return r.live("bank").Depth == 0 })
-	numbers, _ := attemptsOf(site)
-	states := map[string]int{}
-	for _, id := range ids {
-		j := r.job("bank", id)
-		states[j.State]++
-		if n := len(numbers[id]); n > 1 || n == 0 && j.State != "unknown" {
-			t.Errorf("job %s, %s: %d requests", id, j.State, n)
-		}
-	}
+	states := r.sentOnce("bank", site, ids)
 	if states["delivered"]+states["unknown"] != jobs || states["unknown"] < jobs/2-2 {
 		t.Errorf("states %v of %d jobs", states, jobs)
 	}
-	if v := r.judge("bank", site, bank.Case{Rate: rate, Per: time.Second, MayMiss: 2 * (rate/10 + 2)}); v.WorstWrite > rate {
-		t.Errorf("%s", v)
-	}
+	r.keepsRate("bank", site, rate, 2*(rate/10+2))
 }
