@@ -30,11 +30,12 @@ type modelJob struct {
 	redrives      int
 	resolved      bool // by a person, as delivered
 	started       bool
-	endedAt       int64 // TIME µs
-	tried         bool  // there is a record of tries
-	trimmed       bool  // dead, and its body is gone
-	keyEnd        int64 // TIME µs until which its key lives
-	later         int64 // slot in which it was told "later", 0: never
+	endedAt       int64  // TIME µs
+	tried         bool   // there is a record of tries
+	trimmed       bool   // dead, and its body is gone
+	keyEnd        int64  // TIME µs until which its key lives
+	lost          string // token of the lease with which it was given up
+	later         int64  // slot in which it was told "later", 0: never
 }
 
 // modelKey is an idempotency key in use.

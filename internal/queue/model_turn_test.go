@@ -125,6 +125,10 @@ func (m *model) settleOne(r *Result, seen map[job.ID]bool) string {
 		return "ok"
 	case j.trimmed:
 		return "gone"
+	case j.state == job.Dead && r.Kind == KindDelivered && j.lost == r.Token:
+		m.end(j, job.Delivered)
+		seen[r.ID] = true
+		return "ok"
 	case !j.state.Live():
 		return "again"
 	case j.token != r.Token, j.state != job.Leased && r.Kind != KindDelivered:
@@ -199,6 +203,7 @@ func (m *model) recover(norecover int64) {
 		j.started, j.state = false, job.Ready
 		if j.crashes >= 3 {
 			m.end(j, job.Dead)
+			j.lost = j.token
 		}
 	}
 }

@@ -25,9 +25,11 @@ local function held_or_bury(b, id, t, raw)
   return read
 end
 
--- with_token puts the token of a lost lease in front of a note, for a late result to show.
-local function with_token(note, token)
-  return '{"tk":"' .. token .. '"' .. (#note > 2 and ',' .. string.sub(note, 2) or '}')
+-- with_token puts the token of a lost lease, and what was known of its job, in
+-- front of a note, for a late result.
+local function with_token(t)
+  return string.format('{"tk":"%s %s %s %s %s"', t.token, int(t.sent), int(t.used), int(t.crashes), int(t.first))
+    .. (#t.history > 2 and ',' .. string.sub(t.history, 2) or '}')
 end
 
 -- recover brings back leases whose deadline passed. The token stays: a late
@@ -48,7 +50,7 @@ local function recover(now, raw)
       t.started = 0
       if ends then
         leave(b, id, t, 'leased')
-        bury(b, id, ends, 'worker_crashed', with_token(t.history, t.token), raw, call('HGET', K.jobs, id) or '')
+        bury(b, id, ends, 'worker_crashed', with_token(t), raw, call('HGET', K.jobs, id) or '')
       else back[#back + 1] = {id = id, t = t} end
     end
   end

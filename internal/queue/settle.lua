@@ -59,7 +59,7 @@ local function settle(now, raw, list)
     local t = tries[i]
     if seen[id] then out[i] = 'again'
     elseif not t then
-      out[i] = settle_missing(r, b, raw)
+      out[i] = settle_missing(r, b, now, raw)
       seen[id] = out[i] == 'ok'
     elseif t.token ~= r.token then out[i] = 'stale'
     else
