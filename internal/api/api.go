@@ -22,6 +22,7 @@ import (
 type Store interface {
 	pusher
 	reader
+	ending
 	Job(ctx context.Context, destination string, id job.ID) (*queue.Status, error)
 	actor
 	operator
@@ -92,6 +93,7 @@ type API struct {
 	commit    *committer
 	contracts *contracts
 	refusals  *refusals
+	waiters   *waiters
 	metrics   *metrics
 	handler   http.Handler
 	cancel    context.CancelCauseFunc
@@ -111,6 +113,7 @@ func New(cfg Config) (*API, error) {
 	a.commit = &committer{store: cfg.Store, base: base, timeout: callTimeout, onPanic: a.panicked, lanes: map[string][]*entryGroup{}}
 	a.contracts = &contracts{store: cfg.Store, base: base, timeout: callTimeout, onPanic: a.panicked, now: time.Now, held: map[string]*heldContract{}}
 	a.refusals = &refusals{now: time.Now, lanes: map[string]*refusalCount{}}
+	a.waiters = newWaiters(cfg.Store)
 	mux := &directMux{ServeMux: http.NewServeMux(), direct: map[string]*direct{}}
 	if err := a.routes(mux); err != nil {
 		cancel(err)
@@ -128,6 +131,11 @@ func (a *API) Handler() http.Handler { return a.handler }
 // may have their labels. Call it with each new list of all destinations: one
 // that is missing for a while is gone.
 func (a *API) KeepSeries(exists func(name string) bool) { a.metrics.keep(exists) }
+
+// EndWaits answers requests that wait for the end of their job, now and from
+// now on, as those that do not wait. Call it before the server stops, which
+// would wait for them.
+func (a *API) EndWaits() { a.waiters.stop() }
 
 // Close answers what still waits and returns when no call of the store is
 // under way, at most a few seconds later. Stop the server first.
@@ -170,6 +178,7 @@ func (a *API) routes(mux *directMux) error {
 	enqueue := []Scope{ScopeEnqueue}
 	registerDirect[pushInput, pushOutput](h, mux, &direct{g, pushRoute, enqueue, a.push}, "push-job", "Push a job", accepts[jobSchema](typeJSON), status(http.StatusAccepted))
 	registerDirect[DestinationPath, batchOutput](h, mux, &direct{g, batchRoute, enqueue, a.pushBatch}, "push-batch", "Push up to 1,000 jobs", accepts[batchSchema](typeJSON), alsoNDJSON)
+	a.sendRoutes(h, mux, g)
 	register(h, http.MethodGet, one+"/jobs/{id}", "get-job", "See a job", a.getJob, needs(ScopeRead, ScopeEnqueue))
 	a.jobRoutes(h, one)
 	register(h, http.MethodGet, "/v1/destinations", "list-destinations", "List destinations", a.listDestinations, needs(ScopeRead))

@@ -57,20 +57,22 @@ func (c *call) hold(n int64) error {
 // keepUntil puts off the release: what the request sent is still in use.
 func (c *call) keepUntil(done <-chan struct{}) { c.until = append(c.until, done) }
 
-// release gives back what the request held.
+// release gives back what the request held, once.
 func (c *call) release() {
-	if c.held == 0 {
+	held := c.held
+	c.held = 0
+	if held == 0 {
 		return
 	}
 	if len(c.until) == 0 {
-		c.bodies.give(c.held)
+		c.bodies.give(held)
 		return
 	}
 	go func() {
 		for _, done := range c.until {
 			<-done
 		}
-		c.bodies.give(c.held)
+		c.bodies.give(held)
 	}()
 }
 

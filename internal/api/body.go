@@ -32,9 +32,15 @@ func readBody(ctx context.Context, limit int64, types ...string) ([]byte, string
 	if err != nil {
 		return nil, "", err
 	}
+	data, err := c.readBytes(limit)
+	return data, kind, err
+}
+
+// readBytes is readBody for a body of any kind.
+func (c *call) readBytes(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		c.w.Header().Set("Connection", "close") // the rest is not worth reading
-		return nil, "", tooLarge("the request has %d bytes, at most %d are taken here", c.r.ContentLength, limit)
+		return nil, tooLarge("the request has %d bytes, at most %d are taken here", c.r.ContentLength, limit)
 	}
 	// The deadline must not outlive the reading: met while the handler works,
 	// it would cancel the request.
@@ -49,9 +55,9 @@ func readBody(ctx context.Context, limit int64, types ...string) ([]byte, string
 	data, err := c.readAll(body, c.r.ContentLength, limit)
 	if err != nil {
 		c.w.Header().Set("Connection", "close")
-		return nil, "", readError(err, limit)
+		return nil, readError(err, limit)
 	}
-	return data, kind, nil
+	return data, nil
 }
 
 func readError(err error, limit int64) error {

@@ -85,6 +85,7 @@ type directMux struct {
 	*http.ServeMux
 
 	direct map[string]*direct // by pattern
+	send   *sender
 }
 
 // HandleFunc registers a pattern.
@@ -92,6 +93,9 @@ func (m *directMux) HandleFunc(pattern string, h func(http.ResponseWriter, *http
 	if d := m.direct[pattern]; d != nil {
 		m.Handle(pattern, d)
 		return
+	}
+	if strings.HasSuffix(pattern, " "+sendRoute) {
+		return // only described: see findSend
 	}
 	m.ServeMux.HandleFunc(pattern, h)
 }

@@ -7,8 +7,8 @@
 // A request passes, from the outside in:
 //
 //	entry     request id, metrics, panics, cross-site check, 404 and 405
-//	huma      parameters, answers, the OpenAPI document; push and batch are
-//	          only described by it and served by direct
+//	huma      parameters, answers, the OpenAPI document; push, batch and send
+//	          are only described by it and served by direct and passed
 //	guard     keys, scopes, which destinations a producer may see
 //	handlers  one file per resource
 //	commit    group commit of pushes, one call under way per destination

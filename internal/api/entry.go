@@ -60,8 +60,16 @@ func (e *entry) route(r *http.Request) (http.Handler, string) {
 	if e.ownNames && !ownName(r.Host) {
 		return refuse(job.Errorf(job.CodeForbidden, "without keys only requests to 127.0.0.1 or localhost are answered; start the enqueuer with --keys FILE, or with --insecure-no-auth if everybody who can reach it may push")), "foreign_host"
 	}
-	if err := e.origin.Check(r); err != nil {
+	send, sends := e.mux.findSend(r)
+	checked := r
+	if sends {
+		checked = asChange(r)
+	}
+	if err := e.origin.Check(checked); err != nil {
 		return refuse(job.Errorf(job.CodeForbidden, "a page of another site may not call this API")), "cross_site"
+	}
+	if sends {
+		return send, sendRoute
 	}
 	if d, ok := e.mux.find(r); ok {
 		return d, d.route

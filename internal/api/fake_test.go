@@ -45,6 +45,9 @@ type fakeStore struct {
 	query     queue.Query
 	operation *queue.Operation
 
+	endLooks  int  // calls of Ended
+	forgotten bool // jobs have ended and nothing of them is kept
+
 	onPush func() error
 	hold   chan struct{} // when set, a push waits for it
 	began  chan struct{} // when set, told of each push
@@ -157,6 +160,13 @@ func (s *fakeStore) Job(_ context.Context, name string, id job.ID) (*queue.Statu
 		return nil, job.Errorf(job.CodeJobNotFound, "no such job")
 	}
 	return s.status, nil
+}
+
+func (s *fakeStore) Ended(_ context.Context, _ string, id job.ID) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLooks++
+	return s.forgotten || s.status != nil && s.status.ID == id && s.status.State.Ended(), s.err
 }
 
 func (s *fakeStore) Destinations(_ context.Context, prefix, after string, limit int) ([]*queue.Destination, string, error) {

@@ -106,6 +106,12 @@ func operationAt(h huma.API, method, path string) *huma.Operation {
 		return item.Put
 	case http.MethodPost:
 		return item.Post
+	case http.MethodPatch:
+		return item.Patch
+	case http.MethodHead:
+		return item.Head
+	case http.MethodOptions:
+		return item.Options
 	default:
 		return item.Delete
 	}

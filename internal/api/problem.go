@@ -29,7 +29,7 @@ type problem struct {
 	Retryable    bool           `json:"retryable" doc:"Whether the same request may succeed later"`
 	RequestID    string         `json:"request_id"`
 	RetryAfterMS int64          `json:"retry_after_ms,omitempty" doc:"With 429 and 503"`
-	ID           job.ID         `json:"id,omitempty" doc:"With durability_unconfirmed: the job, which is kept"`
+	ID           job.ID         `json:"id,omitempty" doc:"The job, where there is one: with durability_unconfirmed it is kept, with 502 and 504 it has ended without an answer"`
 	Errors       []problemField `json:"errors,omitempty" doc:"Every problem with the request at once"`
 
 	headers http.Header

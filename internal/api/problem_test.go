@@ -168,7 +168,10 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 	}
 	r.into(t, &doc)
 	var ids []string
-	for _, item := range doc.Paths {
+	for path, item := range doc.Paths {
+		if path == sendRoute {
+			continue // one for each method, see there
+		}
 		for _, op := range item {
 			ids = append(ids, op.OperationID)
 		}

@@ -54,12 +54,24 @@ type accepted struct {
 }
 
 func (a *API) push(ctx context.Context, name string) (output, error) {
+	out, err := a.take(ctx, name, a.readJob)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// reading makes the one job of a request.
+type reading func(context.Context, *destination.Contract) (*job.Job, error)
+
+// take reads one job and stores it.
+func (a *API) take(ctx context.Context, name string, read reading) (*pushOutput, error) {
 	contract, err := a.contract(ctx, name)
 	if err != nil {
 		a.metrics.rejectedUnknown(job.CodeOf(err))
 		return nil, newProblem(ctx, err)
 	}
-	out, err := a.pushOne(ctx, contract)
+	out, err := a.pushOne(ctx, contract, read)
 	if err != nil {
 		a.metrics.rejected(contract.Name, job.CodeOf(err))
 		return nil, a.pushProblem(ctx, err)
@@ -67,8 +79,8 @@ func (a *API) push(ctx context.Context, name string) (output, error) {
 	return out, nil
 }
 
-func (a *API) pushOne(ctx context.Context, contract *destination.Contract) (*pushOutput, error) {
-	j, err := a.readJob(ctx, contract)
+func (a *API) pushOne(ctx context.Context, contract *destination.Contract, read reading) (*pushOutput, error) {
+	j, err := read(ctx, contract)
 	if err != nil {
 		return nil, err
 	}

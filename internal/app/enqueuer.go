@@ -125,6 +125,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	if err := e.listen(ctx, door.Handler()); err != nil {
 		return err
 	}
+	e.clean.add("waits", door.EndWaits) // the first to go: the server waits for them
 	e.admin.setReady(e.ready)
 	e.log.Info("enqueuer listens", "addr", e.addr, "admin", e.admin.addr)
 	return nil

@@ -82,6 +82,7 @@ func answered(resp *http.Response, g *pass) Result {
 		Wrote:      wrote,
 		StartedAt:  started,
 		Duration:   since(started),
+		Exhausted:  exhausted(resp.Header, time.Now()),
 	}
 	if r.Outcome != job.OutcomeDelivered {
 		r.RetryAfter = retryAfter(values, resp.Header.Get("Date"), time.Now())

@@ -80,6 +80,7 @@ type Result struct {
 	Outcome    job.Outcome
 	HTTPStatus int           // 0: no answer
 	RetryAfter time.Duration // 0: none; at most 24 h
+	Exhausted  time.Duration // for how long nothing is left of the destination's quota, as it says; at most 24 h
 	Wrote      bool          // the first byte left, or may have left
 	// StartedAt is when the first byte was written, with the monotonic reading,
 	// so that StartedAt.Sub(At) is the lateness; zero when none was.

@@ -28,6 +28,7 @@ type Contract struct {
 	Retry       Retry
 	Breaker     Breaker
 	Adaptive    Adaptive
+	LearnLimits bool // rest when the destination says that its quota is used up
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
 

@@ -57,6 +57,7 @@ func decode(v *value, p *problems, e extent) *Contract {
 	c.Retry = retry(o.section("retry"))
 	c.Breaker = breaker(o.section("breaker"))
 	c.Adaptive = adaptive(o.section("adaptive"), c)
+	c.LearnLimits = o.flag("learn_limits")
 	c.Retention = retention(o.section("retention"))
 	c.Paused = o.flag("paused")
 	notBuilt(o)
@@ -72,7 +73,6 @@ func notBuilt(o *object) {
 	o.later("slots")
 	o.later("callback")
 	o.later("verify")
-	o.later("learn_limits")
 	if v := o.get("secrets"); v != nil {
 		o.p.invalid(v, "secrets: are given through the API, with PUT, and nowhere else; use ${env:NAME} or ${file:/absolute/path}")
 	}

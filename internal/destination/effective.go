@@ -18,6 +18,7 @@ type Filled struct {
 	Retry       FilledRetry       `json:"retry"`
 	Breaker     FilledBreaker     `json:"breaker"`
 	Adaptive    FilledAdaptive    `json:"adaptive"`
+	LearnLimits bool              `json:"learn_limits"`
 	Retention   FilledRetention   `json:"retention"`
 	Paused      bool              `json:"paused"`
 }
@@ -127,7 +128,8 @@ func Effective(c *Contract) Filled {
 			OpenFor:    FormatDuration(c.Breaker.OpenFor),
 			MaxOpenFor: FormatDuration(c.Breaker.MaxOpenFor),
 		},
-		Adaptive: FilledAdaptive(c.Adaptive),
+		Adaptive:    FilledAdaptive(c.Adaptive),
+		LearnLimits: c.LearnLimits,
 		Retention: FilledRetention{
 			Finished:    FormatDuration(c.Retention.Finished),
 			Dead:        FormatDuration(c.Retention.Dead),

@@ -98,7 +98,7 @@ func TestEveryField(t *testing.T) {
 	          {"rate":10,"per":"1m"}],
 	"guard":"1%","max_in_flight":7,
 	"queue":{"capacity":5,"max_bytes":"1MiB","max_job_bytes":"2KiB","max_history_bytes":"3MiB","aging":"0s","when_paused":"refuse"},
-	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":true,"floor":0.25},
+	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":true,"floor":0.25},"learn_limits":true,
 	"idempotency":{"header":"X-Request-Id","prefix":"none"},
 	"retry":{"max_attempts":3,"max_age":"1h","min_backoff":"2s","max_backoff":"3s","max_retry_after":"1m","max_throttled":7},
 	"breaker":{"failures":3,"open_for":"2s","max_open_for":"3s"},
@@ -120,7 +120,7 @@ func TestEveryField(t *testing.T) {
 		Idempotency: Idempotency{Header: "X-Request-Id", Prefix: PrefixNone},
 		Retry: Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: 2 * time.Second, MaxBackoff: 3 * time.Second,
 			MaxRetryAfter: time.Minute, MaxThrottled: 7},
-		Adaptive:  Adaptive{Enabled: true, Floor: 0.25},
+		Adaptive: Adaptive{Enabled: true, Floor: 0.25}, LearnLimits: true,
 		Breaker:   Breaker{Failures: 3, OpenFor: 2 * time.Second, MaxOpenFor: 3 * time.Second},
 		Retention: Retention{Finished: 2 * time.Hour, Dead: 72 * time.Hour, DeadMax: 4, Idempotency: 5 * time.Hour},
 		Paused:    true,
@@ -304,7 +304,6 @@ func TestNotBuilt(t *testing.T) {
 		"callback":               {`{}`},
 		"queue.scheduled":        {`10000`},
 		"verify":                 {`{}`},
-		"learn_limits":           {`true`},
 	} {
 		for _, v := range values {
 			_, _, err := ParseContract("bank", with(t, path, v))

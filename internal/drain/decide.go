@@ -41,6 +41,9 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 		out.Kind, out.Counts = queue.KindRetry, true
 		out.Delay = max(backoff(c.Retry, g.Used+1, random()), min(res.RetryAfter, c.Retry.MaxRetryAfter))
 	}
+	if c.LearnLimits && out.Kind.Final() {
+		out.Delay = min(res.Exhausted, c.Retry.MaxRetryAfter)
+	}
 	if out.Kind.Final() {
 		final := queue.FinalNote(j, note.Attempts)
 		final.Response, final.Redrives = res.Response, note.Redrives

@@ -116,6 +116,23 @@ func TestOutcomesTellTheHealth(t *testing.T) {
 	}
 }
 
+// A destination that says its quota is used up rests, if the contract lets it say so.
+func TestLearnedLimitRestsTheDestination(t *testing.T) {
+	t.Parallel()
+	for _, learn := range []bool{true, false} {
+		c := &destination.Contract{Retry: retries(), LearnLimits: learn}
+		for said, want := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute, 20 * time.Hour: time.Hour} {
+			if !learn {
+				want = 0
+			}
+			r := decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: job.OutcomeDelivered, Wrote: true, Exhausted: said}, half)
+			if r.Kind != queue.KindDelivered || r.Delay != want {
+				t.Errorf("learn_limits %v, %s: %s rests %s, want %s", learn, said, r.Kind, r.Delay, want)
+			}
+		}
+	}
+}
+
 // TestThrottledUsesNoAttempt until it was told "later" too often.
 func TestThrottledUsesNoAttempt(t *testing.T) {
 	t.Parallel()

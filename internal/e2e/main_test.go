@@ -15,7 +15,12 @@ import (
 // binDir is where the programs are built, once, by the first test that needs one.
 var binDir string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(bareClientTo); url != "" {
+		os.Exit(bareClient(url))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "e2e")

@@ -190,7 +190,8 @@ func TestBytesAreBounded(t *testing.T) {
 	if len(d.jobs) != 10 || size > 1<<20 || last.RetryAfter <= 0 {
 		t.Errorf("%d jobs, %d bytes, %+v", len(d.jobs), size, last)
 	}
-	leases := append(b.turn(10).Leases, b.turn(10).Leases...) // one turn carries less
+	leases := b.turn(10).Leases
+	leases = append(leases, b.turn(10).Leases...) // one turn carries less
 	b.turn(0, settleAll(leases, KindDelivered)...)
 	if live := b.live(); live.Depth != 0 || live.SizeBytes != 0 || len(leases) != 10 {
 		t.Errorf("%d leases, %+v", len(leases), live)

@@ -104,11 +104,11 @@ func (m *model) resolve(j *modelJob) (what string, want job.Code, err error) {
 			return "resolve", "", err
 		}
 		return "resolve", job.CodeJobNotUnknown, err
-	case delivered && err == nil:
-		m.end(j, job.Delivered)
-		j.resolved = true
-		return "resolve as delivered", "", err
 	case delivered:
+		if err == nil {
+			m.end(j, job.Delivered)
+			j.resolved = true
+		}
 		return "resolve as delivered", "", err
 	}
 	return "resolve to retry", m.redriven(j, "", err), err

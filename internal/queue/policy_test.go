@@ -126,6 +126,23 @@ func TestThrottledJobDelaysOnlyItself(t *testing.T) {
 	})
 }
 
+func TestEndCanRestTheDestination(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), "", func(t *testing.T, b *bench) {
+		b.accept(newJobs(3, "")...)
+		l := b.lease(1)[0]
+		end := result(l, KindDelivered, HealthOK)
+		end.Delay = 5 * time.Second
+		b.holds("held", end)
+		if live := b.live(); live.State != "cooling_down" || live.Depth != 2 {
+			t.Errorf("%+v", live)
+		}
+		b.pass(5 * time.Second)
+		b.lease(2)
+		b.checkDump()
+	})
+}
+
 const brittle = `"breaker":{"failures":3,"open_for":"2s","max_open_for":"5s"},"retry":{"min_backoff":"10ms","max_backoff":"10ms"}`
 
 func bad(l Lease) Result {

@@ -57,7 +57,7 @@ type Result struct {
 	ID      job.ID
 	Token   string
 	Kind    Kind
-	Delay   time.Duration // with KindRetry and KindThrottled
+	Delay   time.Duration // with KindRetry and KindThrottled; of an end: how long the destination is to rest
 	Outcome string        // of the attempt, or the reason of the end
 	Note    []byte        // Note, encoded: what is shown of the job later
 	Counts  bool          // uses up one of the job's attempts

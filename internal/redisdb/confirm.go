@@ -57,7 +57,7 @@ func (db *DB) sendConfirmed(ctx context.Context, d Durability, within time.Durat
 	_, err := pipe.Exec(ctx)
 	reply := replyOf(inner, err)
 	if reply.Err != nil {
-		return reply, false, nil
+		return reply, false, reply.Err
 	}
 	if d == Synced && unknownCommand(wait.Err()) { // the reply itself is the proof, if it came after the sync
 		always, err := db.syncsAlways(ctx, call.Keys)
