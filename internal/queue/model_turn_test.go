@@ -83,8 +83,11 @@ func (m *model) results(worker string) []Result {
 			r.Delay = time.Duration(m.rng.IntN(5000)) * time.Millisecond
 		}
 		r.Health = m.randomHealth()
-		if r.Kind == KindThrottled {
+		switch {
+		case r.Kind == KindThrottled:
 			m.laterSaid(&r)
+		case r.Kind.Final() && m.rng.IntN(12) == 0:
+			r.Delay = time.Second // the destination is to rest
 		}
 		out = append(out, r)
 		switch m.rng.IntN(12) {
@@ -138,6 +141,9 @@ func (m *model) settleOne(r *Result, seen map[job.ID]bool) string {
 	m.policy.learn(r, j.slot, m.now)
 	ends := map[Kind]job.State{KindDelivered: job.Delivered, KindDead: job.Dead, KindUnknown: job.Unknown}
 	if end, ok := ends[r.Kind]; ok {
+		if r.Delay > 0 {
+			m.policy.throttle(r, j.slot, m.now)
+		}
 		m.end(j, end)
 		return "ok"
 	}
