@@ -251,7 +251,7 @@ func (m *model) leases(worker string, t *Turn, r *TurnReply) {
 			m.fail("lease of %s, which is %+v", l.ID, j)
 		}
 		for _, other := range m.in(job.Ready) {
-			if other.src.Tenant == j.src.Tenant && other.order+string(other.src.ID) < j.order+string(l.ID) && !(probing && other.src.ID == failed) {
+			if other.src.Tenant == j.src.Tenant && other.order+string(other.src.ID) < j.order+string(l.ID) && (!probing || other.src.ID != failed) {
 				m.fail("%s of %q goes before %s", l.ID, j.src.Tenant, other.src.ID)
 			}
 		}
