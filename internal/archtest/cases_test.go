@@ -9,7 +9,7 @@ import (
 
 var (
 	caseNumber = regexp.MustCompile(`^\| (C\d{3}(?:, C\d{3})*)? ?\|`)
-	testName   = regexp.MustCompile("`(\\w+)\\.(Test\\w+)`")
+	testName   = regexp.MustCompile("`([\\w/]+)\\.(Test\\w+)`")
 )
 
 // Each test that docs/cases.md names exists, each case stands there once, and

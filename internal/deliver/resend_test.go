@@ -73,6 +73,37 @@ func TestClosedIdleConnectionIsReplaced(t *testing.T) {
 	}
 }
 
+// A kept connection on which nothing comes back any more costs one attempt: the
+// next one is made on another.
+func TestSilentConnectionIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	srv := serveRaw(t, func(s *rawServer, conn int, c net.Conn) {
+		br := bufio.NewReader(c)
+		for n := 0; ; n++ {
+			if _, _, err := s.readRequest(br); err != nil {
+				return
+			}
+			if conn > 0 || n == 0 { // the first connection answers once
+				io.WriteString(c, okAnswer)
+			}
+		}
+	})
+	s := newSender(t)
+	for i, want := range []job.Outcome{job.OutcomeDelivered, job.OutcomeTimeout, job.OutcomeDelivered, job.OutcomeDelivered} {
+		a := attemptTo(srv.url())
+		a.Timeout = 10 * time.Second
+		if want == job.OutcomeTimeout {
+			a.Timeout = 100 * time.Millisecond
+		}
+		if r := s.Send(background, a); r.Outcome != want {
+			t.Errorf("attempt %d: %+v, want %s", i, r, want)
+		}
+	}
+	if conns, requests := srv.counts(); conns != 2 || requests != 4 {
+		t.Errorf("%d connections and %d requests, want 2 and 4", conns, requests)
+	}
+}
+
 // A connection that ends while its request waits for the slot is replaced in time.
 func TestConnectionEndsDuringWait(t *testing.T) {
 	t.Parallel()

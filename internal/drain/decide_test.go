@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -149,6 +150,47 @@ func TestThrottledUsesNoAttempt(t *testing.T) {
 			t.Errorf("time %d: %+v", i, r)
 		}
 		g.History, g.Slot = r.Note, int64(1000*(i+2))
+	}
+}
+
+// TestThrottledWithoutATimeBacksOff: "Retry-After: 0" is no reason to come back at
+// once, nor ever sooner; and a failure after that begins at the first step.
+func TestThrottledWithoutATimeBacksOff(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: retries()}
+	c.Retry.MaxThrottled = 100
+	g, waits, last := &granted{Lease: queue.Lease{Slot: 1000}}, time.Duration(0), time.Duration(0)
+	for i := range 12 {
+		r := decide(c, g, &job.Job{}, deliver.Result{Outcome: job.OutcomeThrottled, Wrote: true}, half)
+		if r.Delay < last || r.Delay < c.Retry.MinBackoff || r.Delay > c.Retry.MaxBackoff {
+			t.Errorf("time %d: a delay of %s after %s", i+1, r.Delay, last)
+		}
+		last, waits = r.Delay, waits+r.Delay
+		g.History, g.Slot = r.Note, int64(1000*(i+2))
+	}
+	if waits < 3*time.Minute {
+		t.Errorf("twelve times in %s", waits)
+	}
+	r := decide(c, g, &job.Job{}, deliver.Result{Outcome: job.OutcomeServerError, Wrote: true}, half)
+	if want := backoff(c.Retry, 1, half()); r.Kind != queue.KindRetry || r.Delay != want {
+		t.Errorf("the failure after that: %s in %s, want a retry in %s", r.Kind, r.Delay, want)
+	}
+}
+
+// TestBackoffSpreads: jobs that fail together do not come back together.
+func TestBackoffSpreads(t *testing.T) {
+	t.Parallel()
+	r := destination.Retry{MinBackoff: 10 * time.Second, MaxBackoff: time.Minute}
+	random := rand.New(rand.NewPCG(1, 2))
+	const jobs = 1000
+	slots, most := map[time.Duration]int{}, 0
+	for range jobs {
+		at := backoff(r, 1, random.Float64()).Truncate(100 * time.Millisecond)
+		slots[at]++
+		most = max(most, slots[at])
+	}
+	if most > jobs*6/100 || len(slots) < 80 {
+		t.Errorf("%d of %d come back within 100 ms, in %d such spans", most, jobs, len(slots))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tundish/internal/deliver"
+	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
@@ -163,6 +164,62 @@ func TestCrashedJobIsMarkedStartedFirst(t *testing.T) {
 			t.Errorf("start called %d times, want once for the job that crashed", n)
 		}
 	})
+}
+
+// Nothing of a job that goes at most once leaves without the mark that it may
+// have: not when the mark cannot be made, when nobody knows whether it was, when
+// it comes too late, when the lease is another's by now.
+func TestAtMostOnceIsMarkedFirst(t *testing.T) {
+	t.Parallel()
+	failing := func(err error) func(op, _ string) error {
+		return func(op, _ string) error {
+			if op == "start" {
+				return err
+			}
+			return nil
+		}
+	}
+	for name, harm := range map[string]func(s *fakeStore, l *fakeLane){
+		"not made":       func(s *fakeStore, _ *fakeLane) { s.before = failing(errRefused) },
+		"refused":        func(s *fakeStore, _ *fakeLane) { s.before = failing(replyError("OOM")) },
+		"answer is lost": func(s *fakeStore, _ *fakeLane) { s.after = failing(errNoReply) },
+		"too late": func(s *fakeStore, _ *fakeLane) {
+			s.stall = func(op, _ string) time.Duration { return map[string]time.Duration{"start": time.Second}[op] }
+		},
+		"another's lease": func(s *fakeStore, l *fakeLane) {
+			s.before = func(op, _ string) error {
+				for _, j := range l.in("leased") {
+					if op == "start" {
+						j.token = "w2:1:1"
+					}
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				const jobs = 5
+				l := w.lane("bank", jobs, func(l *fakeLane) { l.contract.Delivery = destination.AtMostOnce })
+				harm(w.store, l)
+				w.start()
+				w.run(3 * time.Second)
+				if marks := len(w.seen("start", time.Time{})); marks < jobs {
+					t.Errorf("%d marks were tried, want at least %d", marks, jobs)
+				}
+				if n := len(w.writes()); n > 0 {
+					t.Errorf("%d requests left without a mark", n)
+				}
+				w.change(func() { w.store.before, w.store.after, w.store.stall = nil, nil, nil })
+				w.run(time.Minute)
+				w.want(l, "delivered", jobs)
+				if n := len(w.writes()); n != jobs {
+					t.Errorf("%d requests of %d jobs", n, jobs)
+				}
+			})
+		})
+	}
 }
 
 // TestCrashedJobOnASlowLinkIsSent: the mark takes a round trip that the slot of

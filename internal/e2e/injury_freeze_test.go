@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,36 +59,44 @@ func TestInjuryWorkerIsFrozenBeyondItsLease(t *testing.T) {
 }
 
 // Requests that outlive the grace are cut. That is no attempt of the job: one
-// that has a single attempt is still delivered.
+// that has a single attempt is still delivered; one that goes at most once is unknown
+// at once. A second signal does not make the stop any shorter.
 func TestInjuryStopCutsLongRequests(t *testing.T) {
 	t.Parallel()
-	const rate, jobs = 50, 10
-	r := newRig(t, false)
-	r.startEnqueuer()
-	first := r.startWorkers(1, "--stop-grace", "1s")[0]
-	site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
-		if n <= jobs {
-			return &bank.Answer{Delay: 10 * time.Second, HangUp: true}
+	bothWays(t, func(r *rig, w way) {
+		const rate, jobs = 50, 10
+		r.startEnqueuer()
+		first := r.startWorkers(1, "--stop-grace", "1s")[0]
+		site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
+			if n <= jobs {
+				return &bank.Answer{Delay: 10 * time.Second, HangUp: true}
+			}
+			return nil
+		}})
+		r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "15s", More: w.more})
+		var ids []string
+		for range jobs {
+			a := r.do(http.MethodPost, r.at("bank")+"/jobs", `{"body":1,"max_attempts":1}`, http.StatusAccepted)
+			ids = append(ids, a.header.Get("Tundish-Job-Id"))
 		}
-		return nil
-	}})
-	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "15s"})
-	var ids []string
-	for range jobs {
-		a := r.do(http.MethodPost, r.at("bank")+"/jobs", `{"body":1,"max_attempts":1}`, http.StatusAccepted)
-		ids = append(ids, a.header.Get("Tundish-Job-Id"))
-	}
-	r.requests(site, jobs)
-	begin := time.Now()
-	first.terminate(t)
-	if took := time.Since(begin); took > 4*time.Second {
-		t.Errorf("the stop took %s with a grace of 1s", took)
-	}
-	if l := r.live("bank"); l.Ready != jobs || l.Leased != 0 {
-		t.Errorf("the lane holds %+v after the stop, want %d ready", l, jobs)
-	}
-	r.startWorkers(1)
-	r.recount("bank", site, ids)
-	r.mustRepeat(site, ids, 2)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
+		r.requests(site, jobs)
+		begin := time.Now()
+		first.signal(r, syscall.SIGTERM)
+		after(300 * time.Millisecond)
+		first.terminate(r)
+		took := time.Since(begin)
+		if took < time.Second || took > 4*time.Second {
+			r.Errorf("the stop took %s with a grace of 1s", took)
+		}
+		ready := jobs
+		if w.once() {
+			ready = 0
+		}
+		if l := r.live("bank"); l.Ready != ready || l.Depth != ready || l.Dead != jobs-ready {
+			r.Errorf("the lane holds %+v after the stop, want %d ready", l, ready)
+		}
+		r.startWorkers(1)
+		r.mustEnd(w, "bank", site, ids, patience)
+		r.keepsRate("bank", site, rate, 0)
+	})
 }

@@ -97,69 +97,65 @@ func TestInjuryKilledBeforeTheWrite(t *testing.T) {
 }
 
 // A worker that is killed while the destination works on its requests: they are
-// made again with the same key, at the rate.
+// made again with the same key, at the rate; or they are unknown and never made again.
 func TestInjuryKilledBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	const rate, jobs = 50, 20
-	r := newRig(t, false)
-	r.startEnqueuer()
-	first := r.startWorkers(1)[0]
-	site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
-		if n <= jobs {
-			return &bank.Answer{Delay: time.Minute, HangUp: true}
-		}
-		return nil
-	}})
-	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "2s"})
-	ids := r.push("bank", jobs)
-	r.requests(site, jobs)
-	first.kill()
-	r.startWorkers(2)
-	r.arrived(site, ids, lease(2*time.Second))
-	r.recount("bank", site, ids)
-	r.mustRepeat(site, ids, 2)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayMiss: rate/10 + 2})
+	bothWays(t, func(r *rig, w way) {
+		const rate, jobs = 50, 20
+		r.startEnqueuer()
+		first := r.startWorkers(1)[0]
+		site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
+			if n <= jobs {
+				return &bank.Answer{Delay: time.Minute, HangUp: true}
+			}
+			return nil
+		}})
+		r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "2s", More: w.more})
+		ids := r.push("bank", jobs)
+		r.requests(site, jobs)
+		first.kill()
+		r.startWorkers(2)
+		r.mustEnd(w, "bank", site, ids, lease(2*time.Second)+patience)
+		r.keepsRate("bank", site, rate, rate/10+2)
+	})
 }
 
 // A worker that is killed with answers that have not reached Redis: that is the
-// repeat which at least once concedes, and it can be told by its key.
+// repeat which at least once concedes, and it can be told by its key; at most once
+// concedes none.
 func TestInjuryKilledBeforeTheResult(t *testing.T) {
 	t.Parallel()
-	const rate, jobs = 50, 20
-	r := newRig(t, false)
-	r.startEnqueuer()
-	link := r.linked(1)[0]
-	first := r.workers[0]
-	answer := make(chan struct{})
-	open := sync.OnceFunc(func() { close(answer) })
-	t.Cleanup(open)
-	var arrived atomic.Int64
-	site := r.startBank(bank.Config{Script: func(n int, q *http.Request) *bank.Answer {
-		arrived.Add(1)
-		select {
-		case <-answer:
-		case <-q.Context().Done():
-		}
-		return nil
-	}})
-	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "5s"})
-	ids := r.push("bank", jobs)
-	r.eventually("all requests under way", patience, func() bool {
-		return arrived.Load() == jobs // a slot that was over has been leased again by then
+	bothWays(t, func(r *rig, w way) {
+		const rate, jobs = 50, 20
+		r.startEnqueuer()
+		link := r.linked(1)[0]
+		first := r.workers[0]
+		answer := make(chan struct{})
+		open := sync.OnceFunc(func() { close(answer) })
+		r.Cleanup(open)
+		var arrived atomic.Int64
+		site := r.startBank(bank.Config{Script: func(n int, q *http.Request) *bank.Answer {
+			arrived.Add(1)
+			select {
+			case <-answer:
+			case <-q.Context().Done():
+			}
+			return nil
+		}})
+		r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "5s", More: w.more})
+		ids := r.push("bank", jobs)
+		r.eventually("all requests under way", patience, func() bool {
+			return arrived.Load() == jobs // a slot that was over has been leased again by then
+		})
+		link.Cut()
+		open()
+		r.eventually("all requests are answered", patience, func() bool { return r.metric(first, "tundish_senders_busy") == 0 })
+		r.arrived(site, ids, patience)
+		first.kill()
+		r.startWorkers(2)
+		r.mustEnd(w, "bank", site, ids, lease(5*time.Second)+patience)
+		r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayRepeat: jobs, MayMiss: rate/10 + 2})
 	})
-	link.Cut()
-	open()
-	r.eventually("all requests are answered", patience, func() bool { return r.metric(first, "tundish_senders_busy") == 0 })
-	r.arrived(site, ids, patience)
-	first.kill()
-	r.startWorkers(2)
-	r.eventually("the jobs are sent again", lease(5*time.Second), func() bool {
-		got, _ := site.Arrivals()
-		return len(got) == 2*jobs
-	})
-	r.recount("bank", site, ids)
-	r.mustRepeat(site, ids, 2)
-	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayRepeat: jobs, MayMiss: rate/10 + 2})
 }
 
 // One worker of four is killed each second, and another started.

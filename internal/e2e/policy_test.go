@@ -3,6 +3,7 @@ package e2e
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +75,37 @@ func TestThrottledDestinationIsSilent(t *testing.T) {
 	r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs})
 }
 
+// A destination that always says "later, now" is asked ever more seldom: zero is
+// no time to come back at.
+func TestRetryAfterZeroIsNotObeyed(t *testing.T) {
+	t.Parallel()
+	const rate, jobs, most = 1000, 10, 6 // requests of a job in 10 s
+	r := newRig(t, false)
+	r.startEnqueuer()
+	r.startWorkers(2)
+	site := r.startBank(bank.Config{Script: func(n int, _ *http.Request) *bank.Answer {
+		after := []string{"0", time.Now().Add(-10 * time.Second).UTC().Format(http.TimeFormat)}[n%2]
+		return &bank.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {after}}}
+	}})
+	slowly := strings.NewReplacer(`"100ms"`, `"500ms"`, `"max_backoff": "1s"`, `"max_backoff": "1m"`)
+	r.do(http.MethodPut, r.at("bank"), slowly.Replace(contract{URL: site.url, Rate: rate}.json()), http.StatusCreated)
+	ids := r.push("bank", jobs)
+	r.requests(site, 1)
+	after(10 * time.Second)
+	numbers, _ := attemptsOf(site)
+	for _, id := range ids {
+		if n := len(numbers[id]); n > most {
+			t.Errorf("job %s: %d requests in 10 s, want at most %d", id, n, most)
+		}
+	}
+	if n := len(site.stamps()); n < 3 {
+		t.Errorf("%d requests in 10 s: the destination is forgotten", n)
+	}
+	if l := r.live("bank"); l.Depth != jobs {
+		t.Errorf("the destination shows %+v, want all jobs kept", l)
+	}
+}
+
 // A destination that fails is left alone but for single probes, while its queue
 // fills; when it is well again everything goes out at its rate.
 func TestBreakerSparesASickDestination(t *testing.T) {
@@ -136,19 +168,9 @@ func TestAtMostOnceSendsOnce(t *testing.T) {
 	}
 	r.startWorkers(1)
 	r.eventually("no job left", lease(time.Second)+patience, func() bool { return r.live("bank").Depth == 0 })
-	numbers, _ := attemptsOf(site)
-	states := map[string]int{}
-	for _, id := range ids {
-		j := r.job("bank", id)
-		states[j.State]++
-		if n := len(numbers[id]); n > 1 || n == 0 && j.State != "unknown" {
-			t.Errorf("job %s, %s: %d requests", id, j.State, n)
-		}
-	}
+	states := r.sentOnce("bank", site, ids)
 	if states["delivered"]+states["unknown"] != jobs || states["unknown"] < jobs/2-2 {
 		t.Errorf("states %v of %d jobs", states, jobs)
 	}
-	if v := r.judge("bank", site, bank.Case{Rate: rate, Per: time.Second, MayMiss: 2 * (rate/10 + 2)}); v.WorstWrite > rate {
-		t.Errorf("%s", v)
-	}
+	r.keepsRate("bank", site, rate, 2*(rate/10+2))
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
@@ -31,12 +32,12 @@ func failing(attempts int) func(int, *http.Request) *bank.Answer {
 // Retries take slots as first attempts do, and carry the same key.
 func TestRetriesKeepTheRate(t *testing.T) {
 	t.Parallel()
-	const rate, jobs, failures = 50, 50, 2
+	const rate, jobs, failures = 50, 150, 2
 	r := newRig(t, false)
 	r.startEnqueuer()
-	r.startWorkers(2)
+	r.startWorkers(3)
 	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond, Script: failing(failures)})
-	r.put("bank", contract{URL: site.url, Rate: rate})
+	r.put("bank", contract{URL: site.url, Rate: rate, More: `, "breaker": {"failures": 0}`})
 	ids := r.push("bank", jobs)
 	r.arrived(site, ids, patience)
 	r.settled("bank")
@@ -57,10 +58,18 @@ func TestRetriesKeepTheRate(t *testing.T) {
 			t.Errorf("job %s: attempt %d came as number %d", a.Job, a.Attempt, s.attempts)
 		}
 	}
+	if len(arrivals) != jobs*(failures+1) || len(seen) != jobs {
+		t.Errorf("%d requests of %d jobs, want %d of %d", len(arrivals), len(seen), jobs*(failures+1), jobs)
+	}
+	keys := map[string]bool{}
 	for id, s := range seen {
+		maps.Copy(keys, s.keys)
 		if len(s.keys) != 1 || s.attempts != failures+1 {
 			t.Errorf("job %s: %d attempts with %d keys, want %d with one", id, s.attempts, len(s.keys), failures+1)
 		}
+	}
+	if len(keys) != jobs {
+		t.Errorf("%d keys of %d jobs", len(keys), jobs)
 	}
 	j := r.job("bank", ids[0])
 	if j.State != "delivered" || len(j.Attempts) != failures+1 || j.Attempts[0].HTTPStatus != http.StatusBadGateway {

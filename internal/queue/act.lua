@@ -2,7 +2,7 @@
 local MARK = '^(%a+)|(%d+)|[^|]*|' -- state and end of what is kept of an ended job
 
 local function new_work(now)
-  return {b = new_batch(), jobs = {}, tries = {}, ready = {}, expires = {}, tenants = {}, size = 0, undead = {}, unbytes = 0,
+  return {b = new_batch(), jobs = {}, tries = {}, ready = {}, expires = {}, tenants = {}, size = 0,
     erase_dead = {}, erase_done = {}, order = math.max(now, S.order), depth = call('HLEN', K.jobs),
     capacity = math.max(1, math.floor(C.capacity * A.fill / 100)), max_bytes = math.floor(C.max_bytes * A.fill / 100)}
 end
@@ -39,11 +39,6 @@ local function buried(j)
   return {text = text, state = state, env = env, t = parse_header(env)}
 end
 
-local function drop_buried(w, id, d)
-  w.undead[#w.undead + 1] = id
-  w.unbytes = w.unbytes + #d.text
-end
-
 -- redrive sends a job to the end of the queue, as if it were pushed now.
 local function redrive(j, w, raw)
   local d, verdict = buried(j)
@@ -62,7 +57,7 @@ local function redrive(j, w, raw)
   w.tries[#w.tries + 1] = j.id ; w.tries[#w.tries + 1] = format_try(t)
   if t.expiry > 0 then w.expires[#w.expires + 1] = int(t.expiry) ; w.expires[#w.expires + 1] = j.id end
   w.ready[#w.ready + 1] = {id = j.id, t = t}
-  drop_buried(w, j.id, d)
+  unbury(w.b, j.id, d.text)
   return 'ok'
 end
 
@@ -72,7 +67,7 @@ local function deliver(j, w, raw)
   if not d then return verdict end
   if d.state ~= 'unknown' then return 'not_unknown' end
   finish(w.b, j.id, d.t or {key = NO_KEY}, 'delivered', 'resolved', j.note, raw)
-  drop_buried(w, j.id, d)
+  unbury(w.b, j.id, d.text)
   return 'ok'
 end
 

@@ -3,18 +3,9 @@ local COUNTED = {expired = true, unreadable = true, too_large = true} -- verdict
 local KEPT_FOR = 2592000000 -- ms for which an operation is kept that nobody goes on with
 
 local function write_work(w, raw)
-  write('HDEL', K.deadjobs, w.undead)
-  write('ZREM', K.dead, w.undead)
-  bump('deadbytes', -w.unbytes)
   drop_dead(w.erase_dead, raw)
   drop_done(w.erase_done)
-  if #w.b.gone > 0 then flush(w.b, raw)
-  else
-    write('HSET', K.done, w.b.done)
-    write('ZADD', K.doneends, w.b.doneends)
-    end_keys(w.b, raw)
-    bump('hist', w.b.hist)
-  end
+  flush(w.b, raw)
   write('HSET', K.jobs, w.jobs)
   write('HSET', K.tries, w.tries)
   write('ZADD', K.expires, w.expires)

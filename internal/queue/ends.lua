@@ -4,7 +4,7 @@ local MOST_BYTES = 819200 -- of bodies that a mechanism reads or moves in one ca
 local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
 local function new_batch()
-  return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, keys = {}, tenants = {},
+  return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, undead = {}, keys = {}, tenants = {},
     bytes = 0, hist = 0, deadbytes = 0, unreadable = 0}
 end
 
@@ -34,6 +34,12 @@ local function bury(b, id, state, reason, note, raw, env)
   b.deadbytes = b.deadbytes + #text
 end
 
+-- unbury takes out a dead or unknown job, which goes elsewhere.
+local function unbury(b, id, text)
+  b.undead[#b.undead + 1] = id
+  b.deadbytes = b.deadbytes - #text
+end
+
 -- bury_unreadable puts aside what cannot be read; a missing body is only counted.
 local function bury_unreadable(b, id, env, t, raw)
   b.unreadable = b.unreadable + 1
@@ -60,7 +66,9 @@ end
 
 -- flush writes a batch: what frees memory comes first, so that a full server lets it through.
 local function flush(b, raw)
-  if #b.gone == 0 then return end
+  if #b.gone + #b.undead + #b.done == 0 then return end
+  write('HDEL', K.deadjobs, b.undead)
+  write('ZREM', K.dead, b.undead)
   write('HDEL', K.jobs, b.gone)
   write('HDEL', K.tries, b.gone)
   write('ZREM', K.leased, b.gone)

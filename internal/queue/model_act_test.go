@@ -82,7 +82,7 @@ func (m *model) redriven(j *modelJob, other job.Code, err error) job.Code {
 		return ""
 	}
 	env := m.b.dump().jobs[string(j.src.ID)]
-	j.state, j.order, j.token, j.tried = job.Ready, env[2:16], "", true
+	j.state, j.order, j.token, j.lost, j.tried = job.Ready, env[2:16], "", "", true
 	j.used, j.crashes, j.first, j.started = 0, 0, 0, false
 	st, err := m.b.s.Job(context.Background(), m.b.lane, j.src.ID)
 	if err != nil {

@@ -30,10 +30,12 @@ type modelJob struct {
 	redrives      int
 	resolved      bool // by a person, as delivered
 	started       bool
-	endedAt       int64 // TIME µs
-	tried         bool  // there is a record of tries
-	trimmed       bool  // dead, and its body is gone
-	keyEnd        int64 // TIME µs until which its key lives
+	endedAt       int64  // TIME µs
+	tried         bool   // there is a record of tries
+	trimmed       bool   // dead, and its body is gone
+	keyEnd        int64  // TIME µs until which its key lives
+	lost          string // token of the lease with which it was given up
+	later         int64  // slot in which it was told "later", 0: never
 }
 
 // modelKey is an idempotency key in use.
@@ -51,6 +53,7 @@ type model struct {
 	log  []string
 
 	cfg      modelConfig
+	policy   modelPolicy
 	paused   bool
 	gone     bool
 	version  int64
@@ -163,10 +166,11 @@ func (m *model) apply() {
 	if m.b.mini != nil {
 		m.cfg.keep = pick(10, 86400) * 1e6
 	}
+	m.policy.most = int(pick(0, 1, 4, 100))
 	more := fmt.Sprintf(`"max_in_flight":%d,"queue":{"capacity":%d,"max_bytes":"%dB","max_job_bytes":"64KiB","max_history_bytes":"1GiB"},
-		"retention":{"dead_max":%d,"idempotency":"%ds"},"tenants":{"weights":{"a":2}}`, m.cfg.cap, m.cfg.capacity, m.cfg.maxBytes, m.cfg.deadMax,
-		m.cfg.keep/1e6)
-	m.note("apply %+v", m.cfg)
+		"retention":{"dead_max":%d,"idempotency":"%ds"},"tenants":{"weights":{"a":2}},%s`, m.cfg.cap, m.cfg.capacity, m.cfg.maxBytes, m.cfg.deadMax,
+		m.cfg.keep/1e6, m.breakerJSON())
+	m.note("apply %+v, breaker %d", m.cfg, m.policy.most)
 	d := m.b.apply(perSecond(int(m.cfg.rate)), more)
 	if m.gone {
 		m.gone, m.gen, m.paused, m.version = false, m.gen+1, false, 0
@@ -214,7 +218,7 @@ func (m *model) remove() {
 	if _, err := m.b.s.Delete(context.Background(), m.b.lane, 0, true); err != nil {
 		m.fail("%v", err)
 	}
-	m.gone, m.keys = true, map[string]modelKey{}
+	m.gone, m.keys, m.policy = true, map[string]modelKey{}, modelPolicy{}
 	m.sync()
 	for id := range m.jobs {
 		delete(m.jobs, id)

@@ -40,6 +40,7 @@ func (m *model) turn() {
 	}
 	norecover := m.norecover(before, r)
 	m.settle(results, r.Verdicts)
+	m.replace(results)
 	m.takeBack(worker, t.Lost)
 	m.lost[worker] = nil
 	m.recover(norecover)
@@ -72,7 +73,7 @@ func (m *model) results(worker string) []Result {
 			keep = append(keep, h)
 			continue
 		}
-		kinds := []Kind{KindDelivered, KindDelivered, KindDelivered, KindDead, KindUnknown, KindRetry, KindReturn, KindRelease}
+		kinds := []Kind{KindDelivered, KindDelivered, KindDelivered, KindDead, KindUnknown, KindRetry, KindReturn, KindRelease, KindThrottled}
 		r := settleAll([]Lease{h.lease}, kinds[m.rng.IntN(len(kinds))])[0]
 		r.Counts = r.Counts && m.rng.IntN(2) == 0
 		if len(h.lease.History) > 0 {
@@ -80,6 +81,13 @@ func (m *model) results(worker string) []Result {
 		}
 		if r.Kind == KindRetry {
 			r.Delay = time.Duration(m.rng.IntN(5000)) * time.Millisecond
+		}
+		r.Health = m.randomHealth()
+		switch {
+		case r.Kind == KindThrottled:
+			m.laterSaid(&r)
+		case r.Kind.Final() && m.rng.IntN(12) == 0:
+			r.Delay = time.Second // the destination is to rest
 		}
 		out = append(out, r)
 		switch m.rng.IntN(12) {
@@ -120,14 +128,22 @@ func (m *model) settleOne(r *Result, seen map[job.ID]bool) string {
 		return "ok"
 	case j.trimmed:
 		return "gone"
+	case j.state == job.Dead && r.Kind == KindDelivered && j.lost == r.Token:
+		m.end(j, job.Delivered)
+		seen[r.ID] = true
+		return "ok"
 	case !j.state.Live():
 		return "again"
 	case j.token != r.Token, j.state != job.Leased && r.Kind != KindDelivered:
 		return "stale"
 	}
 	seen[r.ID] = true
+	m.policy.learn(r, j.slot, m.now)
 	ends := map[Kind]job.State{KindDelivered: job.Delivered, KindDead: job.Dead, KindUnknown: job.Unknown}
 	if end, ok := ends[r.Kind]; ok {
+		if r.Delay > 0 {
+			m.policy.throttle(r, j.slot, m.now)
+		}
 		m.end(j, end)
 		return "ok"
 	}
@@ -144,7 +160,24 @@ func (m *model) settleOne(r *Result, seen map[job.ID]bool) string {
 	if r.Kind == KindRetry {
 		j.state, j.due = job.Waiting, m.now+r.Delay.Microseconds()
 	}
+	if r.Kind == KindThrottled {
+		j.state, j.due, j.later = job.Waiting, m.policy.throttle(r, j.slot, m.now), j.slot
+	}
 	return "ok"
+}
+
+// replace reads where throttled jobs stand now: never in front of where they stood.
+func (m *model) replace(results []Result) {
+	d := m.b.dump()
+	for _, r := range results {
+		j := m.jobs[r.ID]
+		if f := strings.Split(d.tries[string(r.ID)], "|"); r.Kind == KindThrottled && j != nil && j.state == job.Waiting && len(f) > 6 {
+			if f[6] < j.order {
+				m.fail("%s was told \"later\" and stands at %s, in front of %s", r.ID, f[6], j.order)
+			}
+			j.order = f[6]
+		}
+	}
 }
 
 func (m *model) takeBack(worker string, lost []LostCall) {
@@ -176,6 +209,7 @@ func (m *model) recover(norecover int64) {
 		j.started, j.state = false, job.Ready
 		if j.crashes >= 3 {
 			m.end(j, job.Dead)
+			j.lost = j.token
 		}
 	}
 }
@@ -209,13 +243,15 @@ func (m *model) leases(worker string, t *Turn, r *TurnReply) {
 			}
 		}
 	}
+	from, probing, never := m.sendsFrom()
+	failed := m.policy.inForce().id
 	for i, l := range r.Leases {
 		j := m.jobs[l.ID]
 		if j == nil || j.state != job.Ready {
 			m.fail("lease of %s, which is %+v", l.ID, j)
 		}
 		for _, other := range m.in(job.Ready) {
-			if other.src.Tenant == j.src.Tenant && other.order+string(other.src.ID) < j.order+string(l.ID) {
+			if other.src.Tenant == j.src.Tenant && other.order+string(other.src.ID) < j.order+string(l.ID) && (!probing || other.src.ID != failed) {
 				m.fail("%s of %q goes before %s", l.ID, j.src.Tenant, other.src.ID)
 			}
 		}
@@ -238,7 +274,7 @@ func (m *model) leases(worker string, t *Turn, r *TurnReply) {
 		}
 		m.held = append(m.held, heldLease{worker, l})
 	}
-	m.why(t, r, room)
+	m.why(t, r, room, m.probes(t, r, from, probing, never))
 }
 
 func (m *model) slotsEnd(t *Turn) int64 { return max(t.Ahead, t.Lead).Microseconds() }
@@ -252,7 +288,7 @@ func (m *model) halves(t *Turn) int64 {
 }
 
 // why checks the reason for handing out no more.
-func (m *model) why(t *Turn, r *TurnReply, room int) {
+func (m *model) why(t *Turn, r *TurnReply, room int, held bool) {
 	n, ready := len(r.Leases), len(m.in(job.Ready))
 	ok := map[string]bool{
 		"paused":  m.paused && n == 0,
@@ -262,6 +298,7 @@ func (m *model) why(t *Turn, r *TurnReply, room int) {
 		"slot":    m.lastSlot+1_005_000/m.cfg.rate+1+1_000_000/m.cfg.rate*2 >= m.now+m.slotsEnd(t)/m.halves(t),
 		"more":    n == t.Want || ready >= 0 && m.expiredNow(),
 		"senders": t.Short,
+		"held":    held,
 	}
 	if !ok[r.Why] || n > t.Want || n > max(room, 0) || m.paused && r.Why != "paused" {
 		m.fail("want %d, room %d, ready %d, %d leases: %q", t.Want, room, ready, n, r.Why)
@@ -291,7 +328,7 @@ func (m *model) start() {
 	}
 	for i, l := range leases {
 		j := m.jobs[l.ID]
-		want := j != nil && j.state.Live() && j.token == l.Token
+		want := j != nil && j.state == job.Leased && j.token == l.Token
 		if held[i] != want {
 			m.fail("start of %s: %v, want %v", l.ID, held[i], want)
 		}
@@ -308,6 +345,7 @@ func (m *model) compare() {
 		m.fail("%s", strings.Join(p, "\n"))
 	}
 	m.compareJobs(d)
+	m.comparePolicy(d)
 	if n := int64(len(d.leased)); n > 100 || int64(len(d.jobs)) > 60 {
 		m.fail("%d leased, %d jobs", n, len(d.jobs))
 	}
@@ -393,8 +431,8 @@ func (m *model) compareDue(d *dump) {
 		}
 	}
 	if !m.paused {
-		if len(d.ready) > 0 && int64(len(d.leased)) < m.cfg.cap {
-			at(m.lastSlot + 1_005_000/m.cfg.rate + 1)
+		if from, _, never := m.sendsFrom(); len(d.ready) > 0 && int64(len(d.leased)) < m.cfg.cap && !never {
+			at(max(from, m.lastSlot+1_005_000/m.cfg.rate+1))
 		}
 		for _, due := range d.waiting {
 			at(int64(due))

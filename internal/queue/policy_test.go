@@ -312,3 +312,93 @@ func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
 		b.checkDump()
 	})
 }
+
+// unknownJobs leases n jobs, starts them and lets their leases run out.
+func (b *bench) unknownJobs(n int) []Lease {
+	b.t.Helper()
+	jobs := newJobs(n, "a")
+	for _, j := range jobs {
+		j.IdempotencyKey = "key of " + string(j.ID)
+		j.ExpiresIn = time.Hour
+	}
+	b.accept(jobs...)
+	l := b.lease(n)
+	if _, err := b.s.Start(b.t.Context(), b.lane, destination.Memory, l); err != nil {
+		b.t.Fatal(err)
+	}
+	b.pass(17 * time.Second)
+	b.turn(0)
+	for _, lost := range l {
+		if got := b.state(lost.ID); got != job.Unknown {
+			b.t.Fatalf("a started job whose lease ran out is %s", got)
+		}
+	}
+	return l
+}
+
+const once = `"delivery":"at_most_once","durability":"replica"`
+
+// What a lost worker says when it comes back tells what became of its job: of one
+// that was given up because of it, and that nobody sent again.
+func TestLateResultResolvesWhatIsUnknown(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), once, func(t *testing.T, b *bench) {
+		l := b.unknownJobs(9)
+		foreign, retry, later := delivered(l[3]), result(l[6], KindRetry, HealthBad), throttled(l[7], time.Minute, 0)
+		foreign.Token = "w2:1:1"
+		retry.Counts = true
+		if _, err := b.s.Redrive(t.Context(), b.lane, l[4].ID); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct {
+			r       Result
+			verdict string
+			state   job.State
+		}{
+			{delivered(l[0]), "ok", job.Delivered},
+			{delivered(l[0]), "again", job.Delivered},
+			{result(l[1], KindDead, HealthOK), "ok", job.Dead},
+			{delivered(l[1]), "again", job.Dead}, // it has said otherwise
+			{result(l[2], KindUnknown, HealthBad), "again", job.Unknown},
+			{foreign, "again", job.Unknown},
+			{delivered(l[4]), "stale", job.Ready},
+			{result(l[5], KindRelease, HealthNone), "ok", job.Ready},
+			{retry, "ok", job.Ready},
+			{later, "ok", job.Waiting},
+			{later, "stale", job.Waiting},
+		} {
+			if got := b.turn(0, c.r).Verdicts[0]; got != c.verdict || b.state(c.r.ID) != c.state {
+				t.Errorf("result %d: %s, the job is %s; want %s, %s", i, got, b.state(c.r.ID), c.verdict, c.state)
+			}
+			b.checkDump()
+		}
+		if both := b.turn(0, delivered(l[8]), delivered(l[8])).Verdicts; both[0] != "ok" || both[1] != "again" {
+			t.Errorf("the same twice in one call: %v", both)
+		}
+		sent := map[job.ID]Lease{}
+		for _, again := range b.lease(3) {
+			sent[again.ID] = again
+		}
+		if j := sent[l[5].ID]; j.Sent != 0 || j.Used != 0 || j.Crashes != 0 {
+			t.Errorf("one that was never sent: %+v", j)
+		}
+		if j := sent[l[6].ID]; j.Sent != 1 || j.Used != 1 || j.First == 0 {
+			t.Errorf("one that failed once: %+v", j)
+		}
+		b.checkDump()
+	})
+}
+
+// A job comes back only where there is room.
+func TestLateResultKeepsTheBound(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), once+`,"queue":{"capacity":2}`, func(t *testing.T, b *bench) {
+		l := b.unknownJobs(2)
+		b.accept(newJob("b"))
+		got := b.turn(0, result(l[0], KindRelease, HealthNone), result(l[1], KindRelease, HealthNone)).Verdicts
+		if got[0] != "ok" || got[1] != "again" || b.state(l[0].ID) != job.Ready || b.state(l[1].ID) != job.Unknown {
+			t.Errorf("%v, %s, %s", got, b.state(l[0].ID), b.state(l[1].ID))
+		}
+		b.checkDump()
+	})
+}

@@ -25,6 +25,13 @@ local function held_or_bury(b, id, t, raw)
   return read
 end
 
+-- with_token puts the token of a lost lease, and what was known of its job, in
+-- front of a note, for a late result.
+local function with_token(t)
+  return string.format('{"tk":"%s %s %s %s %s"', t.token, int(t.sent), int(t.used), int(t.crashes), int(t.first))
+    .. (#t.history > 2 and ',' .. string.sub(t.history, 2) or '}')
+end
+
 -- recover brings back leases whose deadline passed. The token stays: a late
 -- 'delivered' is believed while nobody else holds the job.
 local function recover(now, raw)
@@ -43,7 +50,7 @@ local function recover(now, raw)
       t.started = 0
       if ends then
         leave(b, id, t, 'leased')
-        bury(b, id, ends, 'worker_crashed', t.history, raw, call('HGET', K.jobs, id) or '')
+        bury(b, id, ends, 'worker_crashed', with_token(t), raw, call('HGET', K.jobs, id) or '')
       else back[#back + 1] = {id = id, t = t} end
     end
   end

@@ -7,18 +7,6 @@
 -- the slot of the attempt before that drew the same answer, µs, 0: none.
 -- health: ok when the destination answered, slow when that took long, bad when it failed, or nothing.
 -- Answer of each: ok; again (recorded before); stale (somebody else holds it); gone.
-local function settle_missing(id, kind, outcome, note, raw)
-  local done = call('HGET', K.done, id)
-  if done and kind == 'delivered' and string.sub(done, 1, 10) == 'cancelled|' then
-    local text = 'delivered|' .. int(raw) .. '|' .. outcome .. '|' .. note
-    call('HSET', K.done, id, text)
-    bump('hist', #text - #done)
-    return 'ok'
-  end
-  if done or call('HEXISTS', K.deadjobs, id) == 1 then return 'again' end
-  return 'gone'
-end
-
 local function settle_back(r, t, now, list, s)
   local released = r.kind == 'release'
   if not released then
@@ -70,7 +58,9 @@ local function settle(now, raw, list)
       note = ARGV[p + 5], counts = ARGV[p + 6], health = ARGV[p + 7]}
     local t = tries[i]
     if seen[id] then out[i] = 'again'
-    elseif not t then out[i] = settle_missing(id, r.kind, r.outcome, r.note, raw)
+    elseif not t then
+      out[i] = settle_missing(r, b, now, raw)
+      seen[id] = out[i] == 'ok'
     elseif t.token ~= r.token then out[i] = 'stale'
     else
       local held = leases[i]

@@ -8,7 +8,7 @@ for i = 1, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local tries = tries_of(ids)
 for i, id in ipairs(ids) do
   local t = tries[i]
-  local held = t and t.token ~= '' and t.token == ARGV[2 * i]
+  local held = t and t.token == ARGV[2 * i] and call('ZSCORE', K.leased, id) -- not one that ran out
   out[i] = held and 1 or 0
   if held then t.started = 1 ; set[#set + 1] = id ; set[#set + 1] = format_try(t) end
 end
