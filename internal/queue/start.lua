@@ -5,10 +5,10 @@
 -- Reply: 1 for each job that is still held under its token, else 0.
 local ids, out, set = {}, {}, {}
 for i = 1, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
-local tries = tries_of(ids)
+local tries, leases = tries_of(ids), #ids > 0 and call('ZMSCORE', K.leased, unpack(ids)) or {}
 for i, id in ipairs(ids) do
   local t = tries[i]
-  local held = t and t.token ~= '' and t.token == ARGV[2 * i]
+  local held = leases[i] and t and t.token ~= '' and t.token == ARGV[2 * i]
   out[i] = held and 1 or 0
   if held then t.started = 1 ; set[#set + 1] = id ; set[#set + 1] = format_try(t) end
 end
