@@ -8,13 +8,7 @@ local function write_work(w, raw)
   bump('deadbytes', -w.unbytes)
   drop_dead(w.erase_dead, raw)
   drop_done(w.erase_done)
-  if #w.b.gone > 0 then flush(w.b, raw)
-  else
-    write('HSET', K.done, w.b.done)
-    write('ZADD', K.doneends, w.b.doneends)
-    end_keys(w.b, raw)
-    bump('hist', w.b.hist)
-  end
+  if #w.b.gone > 0 then flush(w.b, raw) else record(w.b, raw) end
   write('HSET', K.jobs, w.jobs)
   write('HSET', K.tries, w.tries)
   write('ZADD', K.expires, w.expires)

@@ -58,6 +58,14 @@ local function end_keys(b, raw)
   write('ZADD', K.idemends, ends)
 end
 
+-- record writes what is kept of the jobs of a batch that are finished.
+local function record(b, raw)
+  write('HSET', K.done, b.done)
+  write('ZADD', K.doneends, b.doneends)
+  end_keys(b, raw)
+  bump('hist', b.hist)
+end
+
 -- flush writes a batch: what frees memory comes first, so that a full server lets it through.
 local function flush(b, raw)
   if #b.gone == 0 then return end
@@ -70,12 +78,10 @@ local function flush(b, raw)
   for tenant, n in pairs(b.tenants) do
     if call('HINCRBY', K.tenantjobs, tenant, -n) <= 0 then call('HDEL', K.tenantjobs, tenant) end
   end
-  write('HSET', K.done, b.done)
-  write('ZADD', K.doneends, b.doneends)
   write('HSET', K.deadjobs, b.deadjobs)
   write('ZADD', K.dead, b.dead)
-  end_keys(b, raw)
-  bump('bytes', -b.bytes) ; bump('hist', b.hist) ; bump('deadbytes', b.deadbytes)
+  record(b, raw)
+  bump('bytes', -b.bytes) ; bump('deadbytes', b.deadbytes)
   count('unreadable', b.unreadable)
   ended = ended + #b.gone
 end

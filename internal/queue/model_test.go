@@ -33,6 +33,7 @@ type modelJob struct {
 	endedAt       int64 // TIME µs
 	tried         bool  // there is a record of tries
 	trimmed       bool  // dead, and its body is gone
+	lost          bool  // dead, because its workers were
 	keyEnd        int64 // TIME µs until which its key lives
 }
 
@@ -384,7 +385,7 @@ func (m *model) key(name string) (modelKey, bool) {
 
 // end moves a job to an end.
 func (m *model) end(j *modelJob, state job.State) {
-	j.state, j.endedAt, j.keyEnd = state, m.raw, m.raw+m.cfg.keep
+	j.state, j.endedAt, j.keyEnd, j.lost = state, m.raw, m.raw+m.cfg.keep, false
 }
 
 func (m *model) shown(id job.ID) job.State {

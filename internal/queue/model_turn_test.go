@@ -120,6 +120,9 @@ func (m *model) settleOne(r *Result, seen map[job.ID]bool) string {
 		return "ok"
 	case j.trimmed:
 		return "gone"
+	case j.state == job.Dead && j.lost && r.Kind == KindDelivered:
+		m.end(j, job.Delivered)
+		return "ok"
 	case !j.state.Live():
 		return "again"
 	case j.token != r.Token, j.state != job.Leased && r.Kind != KindDelivered:
@@ -176,6 +179,7 @@ func (m *model) recover(norecover int64) {
 		j.started, j.state = false, job.Ready
 		if j.crashes >= 3 {
 			m.end(j, job.Dead)
+			j.lost = true
 		}
 	}
 }
@@ -291,7 +295,7 @@ func (m *model) start() {
 	}
 	for i, l := range leases {
 		j := m.jobs[l.ID]
-		want := j != nil && j.state.Live() && j.token == l.Token
+		want := j != nil && j.state == job.Leased && j.token == l.Token
 		if held[i] != want {
 			m.fail("start of %s: %v, want %v", l.ID, held[i], want)
 		}

@@ -292,10 +292,12 @@ func TestContractEndsTheBreaker(t *testing.T) {
 	})
 }
 
+const atMostOnce = `"delivery":"at_most_once","durability":"replica"`
+
 // What may have been sent is never sent again where a job goes at most once.
 func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
 	t.Parallel()
-	onBoth(t, perSecond(1000), `"delivery":"at_most_once","durability":"replica"`, func(t *testing.T, b *bench) {
+	onBoth(t, perSecond(1000), atMostOnce, func(t *testing.T, b *bench) {
 		b.accept(newJobs(2, "")...)
 		leases := b.lease(2)
 		if held, err := b.s.Start(t.Context(), b.lane, destination.Memory, leases[:1]); err != nil || !held[0] {
@@ -311,4 +313,69 @@ func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
 		}
 		b.checkDump()
 	})
+}
+
+// A lease that ran out is nobody's: its worker may not begin to send, for another may do so.
+func TestStartOfALeaseThatRanOutIsRefused(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), atMostOnce, func(t *testing.T, b *bench) {
+		b.accept(newJobs(1, "")...)
+		l := b.lease(1)
+		b.pass(17 * time.Second)
+		b.turn(0)
+		if held, err := b.s.Start(t.Context(), b.lane, destination.Memory, l); err != nil || held[0] {
+			t.Errorf("held %v, %v", held, err)
+		}
+		b.checkDump()
+	})
+}
+
+// Who comes back late with the answer to a request that was taken for lost ends the doubt:
+// a person who redrives the job would have it done twice.
+func TestLateAnswerEndsTheDoubt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more    string
+		crashes int
+		ends    job.State
+	}{
+		"at most once":  {atMostOnce, 1, job.Unknown},
+		"at least once": {"", 3, job.Dead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(1000), c.more, func(t *testing.T, b *bench) {
+				j := newJob("")
+				j.IdempotencyKey = "order-77"
+				b.accept(j)
+				var l []Lease
+				for range c.crashes {
+					l = b.lease(1)
+					if held, err := b.s.Start(t.Context(), b.lane, destination.Memory, l); err != nil || !held[0] {
+						t.Fatalf("%v, %v", held, err)
+					}
+					b.pass(17 * time.Second)
+					b.turn(0)
+				}
+				if got := b.state(j.ID); got != c.ends {
+					t.Fatalf("the job is %s", got)
+				}
+				for _, kind := range []Kind{KindRetry, KindDelivered, KindDelivered} {
+					want := map[bool]string{true: "ok", false: "again"}[kind == KindDelivered && b.state(j.ID) == c.ends]
+					if got := b.turn(0, result(l[0], kind, HealthOK)).Verdicts[0]; got != want {
+						t.Errorf("%s: %s, want %s", kind, got, want)
+					}
+					b.checkDump()
+				}
+				if got := b.state(j.ID); got != job.Delivered {
+					t.Errorf("the job is %s", got)
+				}
+				again := *j
+				again.ID = job.NewID()
+				if r := b.push(&again)[0]; r.Verdict != Replayed || r.State != job.Delivered {
+					t.Errorf("its key: %+v", r)
+				}
+			})
+		})
+	}
 }

@@ -46,7 +46,7 @@ func script(name string, mains ...string) *redisdb.Script {
 }
 
 var (
-	turnScript   = script("turn", "settle", "choose", "lease", "turn")
+	turnScript   = script("turn", "late", "settle", "choose", "lease", "turn")
 	pushScript   = script("push", "push", "push_main")
 	applyScript  = script("apply", "admin", "apply")
 	pauseScript  = script("pause", "admin", "pause")

@@ -7,18 +7,6 @@
 -- the slot of the attempt before that drew the same answer, µs, 0: none.
 -- health: ok when the destination answered, slow when that took long, bad when it failed, or nothing.
 -- Answer of each: ok; again (recorded before); stale (somebody else holds it); gone.
-local function settle_missing(id, kind, outcome, note, raw)
-  local done = call('HGET', K.done, id)
-  if done and kind == 'delivered' and string.sub(done, 1, 10) == 'cancelled|' then
-    local text = 'delivered|' .. int(raw) .. '|' .. outcome .. '|' .. note
-    call('HSET', K.done, id, text)
-    bump('hist', #text - #done)
-    return 'ok'
-  end
-  if done or call('HEXISTS', K.deadjobs, id) == 1 then return 'again' end
-  return 'gone'
-end
-
 local function settle_back(r, t, now, list, s)
   local released = r.kind == 'release'
   if not released then
