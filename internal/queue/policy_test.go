@@ -143,6 +143,33 @@ func TestEndCanRestTheDestination(t *testing.T) {
 	})
 }
 
+// "Later" that ends its job cools the destination, unless it was this job's own matter.
+func TestThrottledEndCoolsTheDestination(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before bool
+		state  string
+	}{"first": {false, "cooling_down"}, "its own": {true, "running"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(1000), "", func(t *testing.T, b *bench) {
+				b.accept(newJobs(5, "")...)
+				l := b.lease(3)
+				end := result(l[2], KindDead, HealthSlow)
+				end.Delay = 4 * time.Second
+				if c.before {
+					end.Before = l[0].Slot
+				}
+				b.turn(0, result(l[1], KindDelivered, HealthOK), end)
+				if live := b.live(); live.State != c.state || live.Dead != 1 {
+					t.Errorf("%+v", live)
+				}
+				b.checkDump()
+			})
+		})
+	}
+}
+
 const brittle = `"breaker":{"failures":3,"open_for":"2s","max_open_for":"5s"},"retry":{"min_backoff":"10ms","max_backoff":"10ms"}`
 
 func bad(l Lease) Result {
