@@ -47,6 +47,7 @@ type attemptView struct {
 	StartedAt  *string     `json:"started_at" format:"date-time"`
 	DurationMS int64       `json:"duration_ms"`
 	Outcome    job.Outcome `json:"outcome"`
+	Text       string      `json:"text" doc:"The outcome in words"`
 	HTTPStatus int         `json:"http_status,omitempty"`
 	Error      string      `json:"error,omitempty"`
 }
@@ -147,7 +148,7 @@ func viewJob(name string, s *queue.Status) jobView {
 	for _, t := range s.Attempts {
 		v.Attempts = append(v.Attempts, attemptView{
 			Number: t.Number, StartedAt: stamp(t.StartedAt), DurationMS: t.DurationMS,
-			Outcome: t.Outcome, HTTPStatus: t.HTTPStatus, Error: t.Error,
+			Outcome: t.Outcome, Text: t.Outcome.Text(), HTTPStatus: t.HTTPStatus, Error: t.Error,
 		})
 	}
 	if s.State.Live() {

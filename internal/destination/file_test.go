@@ -286,7 +286,8 @@ func TestSampleFile(t *testing.T) {
 		t.Errorf("not everything was uncommented: %+v", full)
 	}
 	if full.Queue != c.Queue || full.Retry != c.Retry || full.Retention != c.Retention || full.Idempotency != c.Idempotency ||
-		full.Guard != c.Guard || full.MaxInFlight != c.MaxInFlight {
+		full.Guard != c.Guard || full.MaxInFlight != c.MaxInFlight ||
+		full.Breaker != c.Breaker || full.Adaptive != c.Adaptive || full.LearnLimits != c.LearnLimits || full.Delivery != c.Delivery || full.Durability != c.Durability {
 		t.Errorf("the commented values are not the defaults:\n%+v\n%+v", full, c)
 	}
 }

@@ -41,9 +41,16 @@ func spawn(t testing.TB, name, path string, args ...string) *process {
 // spawnWith is spawn with an environment.
 func spawnWith(t testing.TB, env []string, name, path string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: exec.Command(path, args...), gone: make(chan struct{}), changed: make(chan struct{})}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.Env = env
+	cmd := exec.Command(path, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = env
+	return launch(t, name, cmd)
+}
+
+// launch starts a command as spawn does.
+func launch(t testing.TB, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{name: name, cmd: cmd, gone: make(chan struct{}), changed: make(chan struct{})}
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -174,11 +174,11 @@ func TestFaultsAtEachStep(t *testing.T) {
 			drip:                                   job.OutcomeUnfinished,
 			garbage:                                job.OutcomeUnfinished,
 			"2" + strings.Repeat("5", 300<<10):     job.OutcomeUnfinished,
-			"421 4.3.2 shutting down":              job.OutcomeServerError,
+			"421 4.3.2 shutting down":              job.OutcomePostponed,
 			"421 4.7.0 too many connections":       job.OutcomeThrottled,
 			"454 Throttling failure: sending rate": job.OutcomeThrottled,
-			"450 4.2.1 mailbox gets too many":      job.OutcomeServerError,
-			"451 4.7.1 greylisted, come again in 300 s": job.OutcomeServerError,
+			"450 4.2.1 mailbox gets too many":      job.OutcomePostponed,
+			"451 4.7.1 greylisted, come again in 300 s": job.OutcomePostponed,
 			"550 5.7.1 no":           job.OutcomeRejected,
 			"554 no":                 job.OutcomeRejected,
 			"530 5.7.0 log in first": job.OutcomeAuth,
@@ -275,7 +275,7 @@ func TestRefusalKeepsTheConnection(t *testing.T) {
 		o := play(t, map[string]string{step: "451 later"})
 		s := newSender(t)
 		for range 2 {
-			if r := s.Send(context.Background(), attemptOf(t, o.Addr().String(), destination.NoTLS, hello())); r.Outcome != job.OutcomeServerError {
+			if r := s.Send(context.Background(), attemptOf(t, o.Addr().String(), destination.NoTLS, hello())); r.Outcome != job.OutcomePostponed {
 				t.Errorf("%s: %+v", step, r)
 			}
 		}

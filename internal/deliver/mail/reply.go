@@ -60,7 +60,7 @@ func replyOutcome(reply *textproto.Error) job.Outcome {
 	case throttling(reply):
 		return job.OutcomeThrottled
 	case kind(reply) == 4:
-		return job.OutcomeServerError
+		return job.OutcomePostponed
 	case notLetIn[reply.Code]:
 		return job.OutcomeAuth
 	case kind(reply) == 5:

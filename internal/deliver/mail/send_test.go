@@ -369,8 +369,8 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 	}{
 		{[]string{"<ann@a.example>", "<no@a.example>", "<bob@a.example>"}, job.OutcomeDelivered, "1 of 3 recipients refused: <no@a.example>: 550 5.1.1 no such  mailbox", 1},
 		{[]string{"<no@a.example>"}, job.OutcomeRejected, "1 of 1 recipients refused: <no@a.example>: 550 5.1.1 no such  mailbox", 0},
-		{[]string{"<ann@a.example>", "<busy@a.example>"}, job.OutcomeServerError, "RCPT TO <busy@a.example>: 450 4.2.1 mailbox busy, too many messages", 0},
-		{[]string{"<no@a.example>", "<busy@a.example>"}, job.OutcomeServerError, "RCPT TO <busy@a.example>: 450 4.2.1 mailbox busy, too many messages", 0},
+		{[]string{"<ann@a.example>", "<busy@a.example>"}, job.OutcomePostponed, "RCPT TO <busy@a.example>: 450 4.2.1 mailbox busy, too many messages", 0},
+		{[]string{"<no@a.example>", "<busy@a.example>"}, job.OutcomePostponed, "RCPT TO <busy@a.example>: 450 4.2.1 mailbox busy, too many messages", 0},
 	} {
 		o := newOffice(t, false, func(o *office) {
 			o.onRcpt = func(to string) error {
