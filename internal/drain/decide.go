@@ -24,6 +24,9 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	if out.Health == queue.HealthOK && res.Duration > slowPart*g.timeout/100 {
 		out.Health = queue.HealthSlow
 	}
+	if class == job.Throttled {
+		coolDown(c, g, res, &note, &out, random)
+	}
 	switch {
 	case class == job.Success:
 		out.Kind = queue.KindDelivered
@@ -33,16 +36,18 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 		out.Kind = queue.KindReturn
 	case class == job.Permanent, tooOld(c, g):
 		out.Kind, out.Counts = queue.KindDead, true
+	case class == job.Throttled && note.Throttled >= c.Retry.MaxThrottled:
+		out.Kind, out.Outcome = queue.KindDead, reasonThrottled
 	case class == job.Throttled:
-		throttle(c, g, res, &note, &out, random)
+		out.Kind = queue.KindThrottled
 	case g.Used+1 >= attempts(c, j):
 		out.Kind, out.Counts = queue.KindDead, true
 	default:
 		out.Kind, out.Counts = queue.KindRetry, true
 		out.Delay = max(backoff(c.Retry, g.Used+1, random()), min(res.RetryAfter, c.Retry.MaxRetryAfter))
 	}
-	if c.LearnLimits && out.Kind.Final() {
-		out.Delay = min(res.Exhausted, c.Retry.MaxRetryAfter)
+	if rest := min(res.Exhausted, c.Retry.MaxRetryAfter); c.LearnLimits && out.Kind.Final() && rest > out.Delay {
+		out.Delay, out.Before = rest, 0
 	}
 	if out.Kind.Final() {
 		final := queue.FinalNote(j, note.Attempts)
@@ -53,16 +58,11 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	return out
 }
 
-// throttle takes "later" for an answer: it uses up no attempt, and the destination
-// cools down for as long as it asks, or for a back-off when it does not say.
-func throttle(c *destination.Contract, g *granted, res deliver.Result, note *queue.Note, out *queue.Result, random func() float64) {
-	out.Before = note.ThrottledAt
+// coolDown takes "later" for an answer, also to a job that ends with it: the
+// destination cools down for as long as it asks, or for a back-off when it does not say.
+func coolDown(c *destination.Contract, g *granted, res deliver.Result, note *queue.Note, out *queue.Result, random func() float64) {
+	out.Before, out.Health = note.ThrottledAt, queue.HealthSlow
 	note.Throttled, note.ThrottledAt = note.Throttled+1, g.Slot
-	if note.Throttled >= c.Retry.MaxThrottled {
-		out.Kind, out.Outcome = queue.KindDead, reasonThrottled
-		return
-	}
-	out.Kind = queue.KindThrottled
 	out.Delay = min(res.RetryAfter, c.Retry.MaxRetryAfter)
 	if out.Delay <= 0 {
 		out.Delay = min(backoff(c.Retry, note.Throttled, random()), c.Retry.MaxRetryAfter)

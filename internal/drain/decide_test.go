@@ -73,7 +73,7 @@ func TestDecideKnowsEveryOutcome(t *testing.T) {
 					if counts := want == queue.KindRetry || want == queue.KindDead || want == queue.KindUnknown; r.Counts != counts {
 						t.Errorf("counts %v, want %v", r.Counts, counts)
 					}
-					if (r.Delay > 0) != (want == queue.KindRetry || want == queue.KindThrottled) {
+					if (r.Delay > 0) != (want == queue.KindRetry || o.Class() == job.Throttled) {
 						t.Errorf("delay %s with %s", r.Delay, r.Kind)
 					}
 					note := queue.DecodeNote(r.Note)
@@ -144,6 +144,10 @@ func TestThrottledUsesNoAttempt(t *testing.T) {
 			if r.Kind != queue.KindDead || r.Outcome != reasonThrottled {
 				t.Errorf("the fifth time: %s, %s", r.Kind, r.Outcome)
 			}
+			// The destination said it all the same, and is not to be asked with the next job.
+			if r.Delay != 4*time.Second || r.Before != 4000 || r.Health != queue.HealthSlow {
+				t.Errorf("the fifth time: %+v", r)
+			}
 			return
 		}
 		if before := int64(1000 * i); r.Kind != queue.KindThrottled || r.Delay != 4*time.Second || r.Counts || r.Before != before {
@@ -191,6 +195,38 @@ func TestBackoffSpreads(t *testing.T) {
 	}
 	if most > jobs*6/100 || len(slots) < 80 {
 		t.Errorf("%d of %d come back within 100 ms, in %d such spans", most, jobs, len(slots))
+	}
+}
+
+// A job that is too old ends with "later"; the destination cools down all the same.
+func TestThrottledEndCoolsTheDestination(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Retry: retries(), LearnLimits: true}
+	for exhausted, want := range map[time.Duration]time.Duration{0: 4 * time.Second, time.Minute: time.Minute} {
+		res := deliver.Result{Outcome: job.OutcomeThrottled, Wrote: true, RetryAfter: 4 * time.Second, Exhausted: exhausted}
+		r := decide(c, &granted{Lease: queue.Lease{Slot: 5e9, First: 1e9}}, &job.Job{}, res, half)
+		if r.Kind != queue.KindDead || r.Delay != want {
+			t.Errorf("%s for %s, want %s", r.Kind, r.Delay, want)
+		}
+	}
+}
+
+// What makes the lane rest does not wait for company.
+func TestResultsThatRestTheLaneAreUrgent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		r    queue.Result
+		want bool
+	}{
+		{queue.Result{Kind: queue.KindThrottled}, true},
+		{queue.Result{Kind: queue.KindDelivered, Delay: time.Second}, true},
+		{queue.Result{Kind: queue.KindDead, Delay: time.Second}, true},
+		{queue.Result{Kind: queue.KindDelivered}, false},
+		{queue.Result{Kind: queue.KindRetry, Delay: time.Second}, false},
+	} {
+		if l := (&lane{results: []queue.Result{{Kind: queue.KindDelivered}, c.r}}); l.urgent() != c.want {
+			t.Errorf("%+v: urgent %v", c.r, l.urgent())
+		}
 	}
 }
 

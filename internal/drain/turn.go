@@ -267,7 +267,9 @@ func (lp *loop) moment(shard int, t int64, now time.Duration) time.Duration {
 // or what is not known of the job keeps it from ever being sent again.
 func (l *lane) urgent() bool {
 	return l.contract != nil && l.contract.Delivery == destination.AtMostOnce ||
-		slices.ContainsFunc(l.results, func(r queue.Result) bool { return r.Kind == queue.KindThrottled })
+		slices.ContainsFunc(l.results, func(r queue.Result) bool {
+			return r.Kind == queue.KindThrottled || r.Kind.Final() && r.Delay > 0
+		})
 }
 
 // flush lets results go alone unless a turn is planned soon.

@@ -7,10 +7,11 @@ local ROUND = 1000000 -- µs between raises
 
 -- read_adaptive answers {floor, share, mode, since}; nil when the contract has a fixed rate.
 local function read_adaptive()
-  local floor = tonumber(C.adaptive or '')
+  local floor = finite(C.adaptive)
   if not floor then return nil end
   local share, mode, since = string.match(S.adapt or '', '^(%d+)|(%a+)|(%d+)$')
-  return {floor = floor, share = tonumber(share) or WHOLE, mode = mode or 'steady', since = tonumber(since) or 0}
+  share = math.max(floor, math.min(WHOLE, finite(share) or WHOLE)) -- another contract may have left less
+  return {floor = floor, share = share, mode = mode or 'steady', since = finite(since) or 0}
 end
 
 local function set_share(a, share, mode, since)
@@ -40,9 +41,18 @@ end
 -- tightest, in thousandths of a request.
 local function follow(list)
   local a = S.adapt and S.adapt ~= '' and read_adaptive()
-  if not a or a.share >= WHOLE then return end
+  if not a or a.share >= WHOLE then return nil end
   local tightest = list[1]
   for _, l in ipairs(list) do if l.rate / l.window < tightest.rate / tightest.window then tightest = l end end
   list[#list + 1] = {name = 'adaptive', algo = algorithms.leaky_bucket, rate = math.max(1, math.floor(tightest.rate * a.share / 1000)),
     window = tightest.window, scale = 1000, burst = 1}
+  return tightest
+end
+
+-- follow_news lets an open list follow at once what this call has learnt.
+local function follow_news(list)
+  if not W.adapt then return end
+  if list[#list].scale then list[#list] = nil end
+  local tightest, l = follow(list), list[#list]
+  if tightest then l.n, l.state = tightest.n * l.scale, {last = list.last, rem = 0} end
 end

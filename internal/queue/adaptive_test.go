@@ -94,3 +94,39 @@ func TestFixedRateStaysAsItIs(t *testing.T) {
 		b.wantShare(1)
 	})
 }
+
+// A share that an earlier contract left is within the bounds of the one in force.
+func TestAdaptiveRateObeysANewFloor(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), following, func(t *testing.T, b *bench) {
+		b.accept(newJobs(20, "")...)
+		for range 4 {
+			b.turn(0, result(b.lease(1)[0], KindDelivered, HealthSlow))
+			b.pass(time.Second)
+		}
+		b.wantShare(0.1)
+		b.apply(perSecond(1000), `"adaptive":{"enabled":true,"floor":400}`)
+		b.wantShare(0.4)
+		spaced := b.lease(3)
+		if gap := spaced[2].Slot - spaced[1].Slot; gap < 2500 || gap > 2520 {
+			t.Errorf("slots %d µs apart at 400 a second", gap)
+		}
+	})
+}
+
+// What a turn hands out with the news of a failure goes at the new rate, and is an answer to it.
+func TestAdaptiveRateIsCutAtOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), following, func(t *testing.T, b *bench) {
+		b.accept(newJobs(60, "")...)
+		r := b.turn(10, result(b.lease(1)[0], KindDelivered, HealthSlow))
+		if len(r.Leases) != 10 {
+			t.Fatalf("%d leases, %s", len(r.Leases), r.Why)
+		}
+		if gap := r.Leases[9].Slot - r.Leases[8].Slot; gap < 2000 || gap > 2020 {
+			t.Errorf("slots %d µs apart at half of 1,000 a second", gap)
+		}
+		b.wantShare(0.5)
+		b.checkDump()
+	})
+}

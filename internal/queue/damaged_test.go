@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,52 @@ func TestDamagedStateGoesOn(t *testing.T) {
 			if got := b.state(leases[0].ID); got != job.Leased {
 				t.Errorf("job is %s", got)
 			}
+		})
+	}
+}
+
+// What a lane learnt from answers, or its terms, may be damaged or from another
+// program: it learns anew.
+func TestDamagedPoliciesGoOn(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("9", 400)
+	for name, set := range map[string]map[string]string{
+		"terms":    {"breaker": "3", "adaptive": "x"},
+		"terms 2":  {"breaker": "1|x|y", "adaptive": "nan"},
+		"terms 3":  {"breaker": "1|2000000|" + huge, "adaptive": "inf"},
+		"learnt":   {"s:breaker": "open|x", "s:adapt": "5", "s:cool": "nan", "s:good": "x"},
+		"learnt 2": {"s:breaker": "ajar|1|0|0|", "s:adapt": "0|steady|0", "s:cool": "inf"},
+		"learnt 3": {"s:breaker": "open|" + huge + "|" + huge + "|" + huge + "|", "s:adapt": huge + "|slow|" + huge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(1000), following, func(t *testing.T, b *bench) {
+				b.accept(newJobs(4, "")...)
+				for field, v := range set {
+					key := b.keys.Conf()
+					if f, state := strings.CutPrefix(field, "s:"); state {
+						key, field = b.keys.State(), f
+					}
+					if err := b.db.Client().HSet(t.Context(), key, field, v).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 8 {
+					r := b.turn(10)
+					var ends []Result
+					for _, l := range r.Leases {
+						ends = append(ends, bad(l))
+					}
+					b.turn(0, ends...)
+					b.accept(newJob(""))
+					b.pass(6 * time.Second)
+				}
+				leases := b.turn(100).Leases
+				if len(leases) == 0 {
+					t.Errorf("nothing is sent: %+v", b.live())
+				}
+				b.checkDump()
+			})
 		})
 	}
 }

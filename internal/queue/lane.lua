@@ -1,11 +1,4 @@
 -- lane: the contract and the state that every lane script reads.
--- finite reads a number that a script can go on with: damaged text, nan and
--- infinity are none.
-local function finite(text)
-  local n = tonumber(text or '')
-  return n and n - n == 0 and n or nil
-end
-
 local function load_contract()
   fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
     'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',

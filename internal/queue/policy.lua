@@ -5,12 +5,19 @@
 -- n counts failures in a row while closed, and openings in a row otherwise. Only
 -- attempts whose slot lies behind since count: what was sent before it closed tells nothing.
 
+-- terms are the contract's: failures, open for and at most, µs; nil when it has no breaker.
+local function terms()
+  local failures, open_for, most = string.match(C.breaker or '', '^(%d+)|(%d+)|(%d+)$')
+  failures, open_for, most = finite(failures), finite(open_for), finite(most)
+  if failures and open_for and most and failures > 0 then return failures, open_for, most end
+end
+
 -- read_breaker answers {phase, n, ends, since, id}; closed when the contract has none.
 local function read_breaker()
-  local most = string.match(C.breaker or '', '^(%d+)|')
   local phase, n, ends, since, id = string.match(S.breaker or '', '^(%a+)|(%d+)|(%d+)|(%d+)|(.*)$')
-  if not phase or not most or most == '0' then return {phase = 'closed', n = 0, ends = 0, since = 0, id = ''} end
-  return {phase = phase, n = tonumber(n), ends = tonumber(ends), since = tonumber(since), id = id}
+  n, ends, since = finite(n), finite(ends), finite(since)
+  if n and ends and since and terms() then return {phase = phase, n = n, ends = ends, since = since, id = id} end
+  return {phase = 'closed', n = 0, ends = 0, since = 0, id = ''}
 end
 
 local function write_breaker(old, phase, n, ends, since, id)
@@ -26,8 +33,8 @@ local function hold()
 end
 
 local function open_breaker(b, n, now, id)
-  local open_for, most = string.match(C.breaker, '^%d+|(%d+)|(%d+)$')
-  write_breaker(b, 'open', n, now + math.min(tonumber(most), tonumber(open_for) * 2 ^ math.min(n - 1, 40)), b.since, id)
+  local _, open_for, most = terms()
+  write_breaker(b, 'open', n, now + math.min(most, open_for * 2 ^ math.min(n - 1, 40)), b.since, id)
   hold()
 end
 
@@ -59,17 +66,17 @@ local function learn(health, id, slot, kind, now)
   local delivered = kind == 'delivered'
   if delivered and slot > S.good then S.good = slot ; W.good = int(slot) end
   if health ~= '' then adapt(health == 'ok' and kind ~= 'throttled', slot, now) end
-  if health == '' or not C.breaker then return end
+  local failures = terms()
+  if health == '' or not failures then return end
   local b = read_breaker()
   local ok = health ~= 'bad'
   if b.phase == 'probing' then
     if id ~= b.id then return end
     if ok then write_breaker(b, 'closed', 0, 0, now, '') ; start_slowly(now) else open_breaker(b, b.n + 1, now, id) end
   elseif b.phase == 'closed' and slot >= b.since then
-    local most = tonumber(string.match(C.breaker, '^(%d+)|') or '') or 0
     if ok and b.n > 0 then write_breaker(b, 'closed', 0, 0, b.since, '') end
-    if ok or most == 0 then return end
-    if b.n + 1 >= most then open_breaker(b, 1, now, '') else write_breaker(b, 'closed', b.n + 1, 0, b.since, '') end
+    if ok then return end
+    if b.n + 1 >= failures then open_breaker(b, 1, now, '') else write_breaker(b, 'closed', b.n + 1, 0, b.since, '') end
   end
 end
 

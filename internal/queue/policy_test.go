@@ -143,6 +143,33 @@ func TestEndCanRestTheDestination(t *testing.T) {
 	})
 }
 
+// "Later" that ends its job cools the destination, unless it was this job's own matter.
+func TestThrottledEndCoolsTheDestination(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before bool
+		state  string
+	}{"first": {false, "cooling_down"}, "its own": {true, "running"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(1000), "", func(t *testing.T, b *bench) {
+				b.accept(newJobs(5, "")...)
+				l := b.lease(3)
+				end := result(l[2], KindDead, HealthSlow)
+				end.Delay = 4 * time.Second
+				if c.before {
+					end.Before = l[0].Slot
+				}
+				b.turn(0, result(l[1], KindDelivered, HealthOK), end)
+				if live := b.live(); live.State != c.state || live.Dead != 1 {
+					t.Errorf("%+v", live)
+				}
+				b.checkDump()
+			})
+		})
+	}
+}
+
 const brittle = `"breaker":{"failures":3,"open_for":"2s","max_open_for":"5s"},"retry":{"min_backoff":"10ms","max_backoff":"10ms"}`
 
 func bad(l Lease) Result {
@@ -295,7 +322,7 @@ func TestContractEndsTheBreaker(t *testing.T) {
 // What may have been sent is never sent again where a job goes at most once.
 func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
 	t.Parallel()
-	onBoth(t, perSecond(1000), `"delivery":"at_most_once","durability":"replica"`, func(t *testing.T, b *bench) {
+	onBoth(t, perSecond(1000), once, func(t *testing.T, b *bench) {
 		b.accept(newJobs(2, "")...)
 		leases := b.lease(2)
 		if held, err := b.s.Start(t.Context(), b.lane, destination.Memory, leases[:1]); err != nil || !held[0] {
@@ -398,6 +425,21 @@ func TestLateResultKeepsTheBound(t *testing.T) {
 		got := b.turn(0, result(l[0], KindRelease, HealthNone), result(l[1], KindRelease, HealthNone)).Verdicts
 		if got[0] != "ok" || got[1] != "again" || b.state(l[0].ID) != job.Ready || b.state(l[1].ID) != job.Unknown {
 			t.Errorf("%v, %s, %s", got, b.state(l[0].ID), b.state(l[1].ID))
+		}
+		b.checkDump()
+	})
+}
+
+// A lease that ran out is nobody's: its worker may not begin to send, for another may do so.
+func TestStartOfALeaseThatRanOutIsRefused(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), once, func(t *testing.T, b *bench) {
+		b.accept(newJobs(1, "")...)
+		l := b.lease(1)
+		b.pass(17 * time.Second)
+		b.turn(0)
+		if held, err := b.s.Start(t.Context(), b.lane, destination.Memory, l); err != nil || held[0] {
+			t.Errorf("held %v, %v", held, err)
 		}
 		b.checkDump()
 	})

@@ -137,7 +137,7 @@ func (l *lane) adapted(a destination.Adaptive) float64 {
 	if err != nil || !a.Enabled {
 		return 1
 	}
-	return float64(n) / 1e6
+	return float64(min(max(n, number(l.conf, "adaptive")), 1e6)) / 1e6
 }
 
 // held says whether a breaker or a cool-down keeps the lane from sending, as policy.lua does.

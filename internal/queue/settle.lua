@@ -3,8 +3,8 @@
 -- kind: delivered, dead, unknown: ends; delay is how long the destination is to rest. retry: waits for delay. throttled: the
 -- destination said "later", in delay. return: back to its place. release: back, and
 -- no byte was written, so its slot is given back.
--- counts: 1 when the attempt uses up one of the job's attempts; of a throttled one
--- the slot of the attempt before that drew the same answer, µs, 0: none.
+-- counts: 1 when the attempt uses up one of the job's attempts; of a throttled one and an
+-- end the slot of the attempt before that drew "later" too, µs, 0: none.
 -- health: ok when the destination answered, slow when that took long, bad when it failed, or nothing.
 -- Answer of each: ok; again (recorded before); stale (somebody else holds it); gone.
 local function settle_back(r, t, now, list, s)
@@ -70,7 +70,7 @@ local function settle(now, raw, list)
         learn(r.health, id, t.slot, r.kind, now)
         if held and r.kind ~= 'release' then held_n, held_sum = held_n + 1, held_sum + now - t.slot end
         local final = r.kind == 'delivered' or r.kind == 'dead' or r.kind == 'unknown'
-        if final and r.delay > 0 then cool_down(r.delay, 0, now) end
+        if final and r.delay > 0 then cool_down(r.delay, tonumber(r.counts), now) end
         if final then settle_end(r, t, held, raw, b) else settle_back(r, t, now, list, s) end
       end
     end

@@ -61,7 +61,7 @@ type Result struct {
 	Outcome string        // of the attempt, or the reason of the end
 	Note    []byte        // Note, encoded: what is shown of the job later
 	Counts  bool          // uses up one of the job's attempts
-	Before  int64         // with KindThrottled: slot of the attempt before that drew the same answer, µs; 0: none
+	Before  int64         // of a throttled attempt: slot of the one before that drew the same answer, µs; 0: none
 	Health  Health        // what the attempt tells of the destination
 	Bytes   int           // of the envelope, which the end of a dead or unknown job moves; not sent
 }
@@ -199,7 +199,7 @@ func (s *Store) turnArgs(worker string, t *Turn) []any {
 
 // counts is the seventh argument of a result; see settle.lua.
 func (r *Result) counts() any {
-	if r.Kind == KindThrottled {
+	if r.Kind == KindThrottled || r.Kind.Final() {
 		return r.Before
 	}
 	return flag(r.Counts)

@@ -60,6 +60,7 @@ local function turn()
   end
   spare_leases(now, lost, list)
   local results = settle(now, raw, list)
+  follow_news(list)
   take_back(list)
   recover(now, raw)
   promote(now, raw)

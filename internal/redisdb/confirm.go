@@ -46,15 +46,19 @@ func (db *DB) RunConfirmed(ctx context.Context, d Durability, within time.Durati
 }
 
 func (db *DB) sendConfirmed(ctx context.Context, d Durability, within time.Duration, call Call, verb string) (Reply, bool, error) {
+	node, err := db.masterOf(ctx, call.Keys)
+	if err != nil {
+		return Reply{Err: err}, false, err
+	}
 	cmd, inner := call.command(ctx, verb)
-	pipe := db.nodeOf(ctx, call.Keys).Pipeline()
+	pipe := node.Pipeline()
 	_ = pipe.Process(ctx, cmd) // only queues
 	wait := redis.NewCmd(ctx, "WAIT", 1, within.Milliseconds())
 	if d == Synced {
 		wait = redis.NewCmd(ctx, "WAITAOF", 1, 0, within.Milliseconds())
 	}
 	_ = pipe.Process(ctx, onceCmd{wait})
-	_, err := pipe.Exec(ctx)
+	_, err = pipe.Exec(ctx)
 	reply := replyOf(inner, err)
 	if reply.Err != nil {
 		return reply, false, reply.Err
@@ -81,12 +85,11 @@ func unknownCommand(err error) bool {
 
 // syncsAlways says whether the server of these keys answers a write only when it is on the disk.
 func (db *DB) syncsAlways(ctx context.Context, keys []string) (bool, error) {
-	node := db.nodeOf(ctx, keys)
-	config, err := node.ConfigGet(ctx, "append*").Result()
+	config, err := db.nodeOf(ctx, keys).ConfigGet(ctx, "*append*").Result()
 	if err != nil {
 		return false, fmt.Errorf("ask redis whether it syncs each write: %w", err)
 	}
-	return config["appendonly"] == "yes" && config["appendfsync"] == "always", nil
+	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no", nil
 }
 
 // CanSync says whether the server of these keys can ever confirm Synced.

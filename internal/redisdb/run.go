@@ -167,15 +167,20 @@ func replyOf(cmd *redis.Cmd, err error) Reply {
 
 // nodeOf is where a script with these keys runs.
 func (db *DB) nodeOf(ctx context.Context, keys []string) redis.Cmdable {
-	c, ok := db.client.(*redis.ClusterClient)
-	if !ok || len(keys) == 0 {
-		return db.client
-	}
-	node, err := c.MasterForKey(ctx, keys[0])
+	node, err := db.masterOf(ctx, keys)
 	if err != nil {
 		return db.client
 	}
 	return node
+}
+
+// masterOf is nodeOf for commands without a key, which must not go anywhere else.
+func (db *DB) masterOf(ctx context.Context, keys []string) (redis.Cmdable, error) {
+	c, ok := db.client.(*redis.ClusterClient)
+	if !ok || len(keys) == 0 {
+		return db.client, nil
+	}
+	return c.MasterForKey(ctx, keys[0])
 }
 
 // reload has a cluster client look again where slots live after a node failed
