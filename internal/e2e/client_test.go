@@ -112,6 +112,7 @@ type live struct {
 	Waiting int    `json:"waiting"`
 	Leased  int    `json:"leased"`
 	Dead    int    `json:"dead"`
+	Unknown int    `json:"unknown"`
 }
 
 func (r *rig) live(destination string) live {

@@ -24,8 +24,8 @@ func (r *rig) recount(destination string, s *site, ids []string) {
 			r.Errorf("job %s was taken and is %q", id, j.State)
 		}
 	}
-	if l := r.live(destination); l.Dead != 0 {
-		r.Errorf("%d jobs are dead", l.Dead)
+	if l := r.live(destination); l.Dead+l.Unknown != 0 {
+		r.Errorf("%d jobs are dead or unknown", l.Dead+l.Unknown)
 	}
 	if len(ids) == 0 {
 		r.Error("no job was taken: the test shows nothing")

@@ -92,7 +92,7 @@ func TestInjuryStopCutsLongRequests(t *testing.T) {
 		if w.once() {
 			ready = 0
 		}
-		if l := r.live("bank"); l.Ready != ready || l.Depth != ready || l.Dead != jobs-ready {
+		if l := r.live("bank"); l.Ready != ready || l.Depth != ready || l.Unknown != jobs-ready {
 			r.Errorf("the lane holds %+v after the stop, want %d ready", l, ready)
 		}
 		r.startWorkers(1)

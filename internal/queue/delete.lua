@@ -27,7 +27,7 @@ local function delete()
   for i, name in ipairs(HELD) do held[i] = K[name] end
   call('UNLINK', unpack(held))
   call('ZREM', K.due, A.lane)
-  call('HDEL', K.state, 'opaused', 'bytes', 'hist', 'deadbytes', 'planned', 'vt', 'norecover', 'faulty', 'unfit', 'cool', 'good', 'breaker', 'adapt')
+  call('HDEL', K.state, 'opaused', 'bytes', 'hist', 'deadbytes', 'unknown', 'planned', 'vt', 'norecover', 'faulty', 'unfit', 'cool', 'good', 'breaker', 'adapt')
   W.epoch = int(S.epoch + 1)
   save_state()
   call('HSET', K.lanes, A.lane, int(generation()) .. '|0|' .. int(raw + A.keep))

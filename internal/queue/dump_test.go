@@ -143,7 +143,7 @@ func (d *dump) problems(deleted bool) []string {
 func (d *dump) endProblems(deleted bool) []string {
 	var p []string
 	bad := func(format string, args ...any) { p = append(p, fmt.Sprintf(format, args...)) }
-	hist, deadBytes := int64(230*len(d.idemends)), int64(0)
+	hist, deadBytes, unknown := int64(230*len(d.idemends)), int64(0), int64(0)
 	for id, text := range d.done {
 		hist += int64(len(text)) + 180
 		if _, ok := d.doneends[id]; !ok {
@@ -152,6 +152,12 @@ func (d *dump) endProblems(deleted bool) []string {
 	}
 	for _, text := range d.deadjobs {
 		deadBytes += int64(len(text))
+		if strings.HasPrefix(text, "unknown|") {
+			unknown++
+		}
+	}
+	if got := d.number("unknown"); got != unknown {
+		bad("unknown jobs %d, recounted %d", got, unknown)
 	}
 	if got := d.number("hist"); got != hist {
 		bad("history of %d bytes, recounted %d", got, hist)

@@ -5,7 +5,7 @@ local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
 local function new_batch()
   return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, undead = {}, keys = {}, tenants = {},
-    bytes = 0, hist = 0, deadbytes = 0, unreadable = 0}
+    bytes = 0, hist = 0, deadbytes = 0, unknown = 0, unreadable = 0}
 end
 
 -- leave removes a job from what is live; where says which of ready and waiting may hold it.
@@ -32,12 +32,14 @@ local function bury(b, id, state, reason, note, raw, env)
   b.dead[#b.dead + 1] = int(raw) ; b.dead[#b.dead + 1] = id
   b.deadjobs[#b.deadjobs + 1] = id ; b.deadjobs[#b.deadjobs + 1] = text
   b.deadbytes = b.deadbytes + #text
+  if state == 'unknown' then b.unknown = b.unknown + 1 end
 end
 
 -- unbury takes out a dead or unknown job, which goes elsewhere.
 local function unbury(b, id, text)
   b.undead[#b.undead + 1] = id
   b.deadbytes = b.deadbytes - #text
+  if string.sub(text, 1, 8) == 'unknown|' then b.unknown = b.unknown - 1 end
 end
 
 -- bury_unreadable puts aside what cannot be read; a missing body is only counted.
@@ -84,6 +86,7 @@ local function flush(b, raw)
   write('ZADD', K.dead, b.dead)
   end_keys(b, raw)
   bump('bytes', -b.bytes) ; bump('hist', b.hist) ; bump('deadbytes', b.deadbytes)
+  if b.unknown ~= 0 then bump('unknown', b.unknown) end
   count('unreadable', b.unreadable)
   ended = ended + #b.gone
 end

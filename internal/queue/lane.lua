@@ -16,8 +16,8 @@ end
 
 local function load_state()
   fields(K.state, {'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
-    'faulty', 'cool', 'good', 'breaker', 'adapt'}, S)
-  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order', 'cool', 'good'}) do S[n] = finite(S[n]) or 0 end
+    'faulty', 'cool', 'good', 'breaker', 'adapt', 'unknown'}, S)
+  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order', 'cool', 'good', 'unknown'}) do S[n] = finite(S[n]) or 0 end
   S.planned = finite(S.planned)
   if C.list then follow(C.list) end
 end

@@ -97,8 +97,9 @@ func (l *lane) count(i int) int64 {
 }
 
 func (l *lane) live(d *Destination) Live {
-	v := Live{State: StateRunning, Depth: l.count(0), Ready: l.count(1), Waiting: l.count(2), Leased: l.count(3), Dead: l.count(4),
+	v := Live{State: StateRunning, Depth: l.count(0), Ready: l.count(1), Waiting: l.count(2), Leased: l.count(3), Unknown: number(l.state, "unknown"),
 		SizeBytes: number(l.state, "bytes")}
+	v.Dead = max(0, l.count(4)-v.Unknown)
 	if pushed, err := strconv.ParseInt(l.counts[7], 10, 64); err == nil {
 		v.OldestAge = max(0, l.now.Sub(time.UnixMicro(pushed-l.adj)))
 	}

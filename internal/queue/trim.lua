@@ -23,6 +23,7 @@ local function drop_dead(ids, raw)
   for i, v in ipairs(call('HMGET', K.deadjobs, unpack(ids))) do
     if v then
       bytes = bytes + #v
+      if string.sub(v, 1, 8) == 'unknown|' then b.unknown = b.unknown + 1 end
       local state, length, note = string.match(v, '^(%a+)|%d+|[^|]*|(%d+)|()')
       local t = note and parse_header(string.sub(v, note + tonumber(length)))
       if t and t.key ~= NO_KEY then b.keys[#b.keys + 1] = {key = t.key, state = state} end
@@ -32,6 +33,7 @@ local function drop_dead(ids, raw)
   write('ZREM', K.dead, ids)
   end_keys(b, raw)
   bump('deadbytes', -bytes) ; bump('hist', b.hist)
+  if b.unknown > 0 then bump('unknown', -b.unknown) end
 end
 
 -- oldest_dead lists dead jobs, the oldest first, that were kept long enough or
