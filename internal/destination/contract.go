@@ -151,18 +151,26 @@ type Breaker struct {
 // Adaptive lets the rate follow what the destination can take, below its limits.
 type Adaptive struct {
 	Enabled bool
-	Floor   float64 // in the unit of the tightest limit; the rate is never cut below
+	Floor   float64 // in the unit of the limit that sets the pace; the rate is never cut below
 }
 
-// Tightest is the limit that lets the least through.
-func (c *Contract) Tightest() Limit {
-	tightest := c.Limits[0]
+// Pace is the limit that sets the pace: the tightest of those that space requests
+// out; where all bound an average only, the tightest of all.
+func (c *Contract) Pace() Limit {
+	pace := c.Limits[0]
 	for _, l := range c.Limits {
-		if float64(l.Rate)/l.Per.Seconds() < float64(tightest.Rate)/tightest.Per.Seconds() {
-			tightest = l
+		if paces(l, pace) {
+			pace = l
 		}
 	}
-	return tightest
+	return pace
+}
+
+func paces(l, other Limit) bool {
+	if spaces, spaced := l.Algorithm == LeakyBucket, other.Algorithm == LeakyBucket; spaces != spaced {
+		return spaces
+	}
+	return float64(l.Rate)/l.Per.Seconds() < float64(other.Rate)/other.Per.Seconds()
 }
 
 // Retention says how long what has ended is kept.

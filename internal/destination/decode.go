@@ -197,7 +197,7 @@ func breaker(o *object) Breaker {
 	}
 }
 
-// adaptive has a tenth of the tightest limit for its floor unless one is given.
+// adaptive has a tenth of the limit that sets the pace for its floor unless one is given.
 func adaptive(o *object, c *Contract) Adaptive {
 	defer o.close()
 	a := Adaptive{Enabled: o.flag("enabled")}
@@ -205,7 +205,7 @@ func adaptive(o *object, c *Contract) Adaptive {
 		o.known = append(o.known, "floor")
 		return a
 	}
-	most := float64(c.Tightest().Rate)
+	most := float64(c.Pace().Rate)
 	a.Floor = max(most/10, 0.001)
 	v := o.get("floor")
 	if v == nil {
@@ -213,7 +213,7 @@ func adaptive(o *object, c *Contract) Adaptive {
 	}
 	floor, err := strconv.ParseFloat(v.text, 64)
 	if v.kind != number || err != nil || floor < 0.001 || floor > most {
-		o.p.bad(v, fmt.Sprintf("a number from 0.001 to %v, the rate of the tightest limit in its own unit", most))
+		o.p.bad(v, fmt.Sprintf("a number from 0.001 to %v, the rate of the limit that sets the pace, in its own unit", most))
 		return a
 	}
 	a.Floor = floor

@@ -276,7 +276,7 @@ func TestRelations(t *testing.T) {
 		{`"retry":{"min_backoff":"20m"}`, "/retry/min_backoff", "retry.min_backoff (20m) must not be above retry.max_backoff (10m by default)"},
 		{`"retry":{"min_backoff":"20s","max_backoff":"10s"}`, "/retry/min_backoff", "retry.min_backoff (20s) must not be above retry.max_backoff (10s)"},
 		{`"retry":{"max_age":"5s"}`, "/retry/max_age", "target.http.timeout (10s by default) must not be above retry.max_age (5s)"},
-		{`"adaptive":{"enabled":true,"floor":51}`, "/adaptive/floor", "floor: 51 is not allowed; give a number from 0.001 to 50, the rate of the tightest limit in its own unit"},
+		{`"adaptive":{"enabled":true,"floor":51}`, "/adaptive/floor", "floor: 51 is not allowed; give a number from 0.001 to 50, the rate of the limit that sets the pace, in its own unit"},
 		{`"breaker":{"open_for":"10m"}`, "/breaker/open_for", "breaker.open_for (10m) must not be above breaker.max_open_for (5m by default)"},
 		{`"delivery":"at_most_once"`, "/delivery", "delivery: at_most_once needs durability: replica or aof; with memory Redis may forget that a job was sent"},
 		{`"queue":{"max_bytes":"128KiB"}`, "/queue/max_bytes", "queue.max_job_bytes (256KiB by default) must not be above queue.max_bytes (128KiB)"},

@@ -130,3 +130,19 @@ func TestAdaptiveRateIsCutAtOnce(t *testing.T) {
 		b.checkDump()
 	})
 }
+
+// A daily average beside a rate is not what the destination is spaced out by.
+func TestAdaptiveRateFollowsTheLimitThatSpaces(t *testing.T) {
+	t.Parallel()
+	limits := `{"name":"day","algorithm":"token_bucket","rate":40000,"per":"1d","burst":40000},` + perSecond(50)
+	onBoth(t, limits, `"adaptive":{"enabled":true,"floor":5}`, func(t *testing.T, b *bench) {
+		b.accept(newJobs(50, "")...)
+		b.turn(0, result(b.lease(1)[0], KindDelivered, HealthSlow))
+		b.pass(time.Second)
+		l := b.lease(5)
+		if gap := l[4].Slot - l[3].Slot; gap < 40_000 || gap > 40_500 {
+			t.Errorf("slots %d µs apart at half of 50 a second", gap)
+		}
+		b.checkDump()
+	})
+}

@@ -59,12 +59,12 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 	}, nil
 }
 
-// adaptiveFloor is the floor as a share of the tightest limit, in ppm; empty when the rate is fixed.
+// adaptiveFloor is the floor as a share of the limit that sets the pace, in ppm; empty when the rate is fixed.
 func adaptiveFloor(c *destination.Contract) string {
 	if !c.Adaptive.Enabled {
 		return ""
 	}
-	l := c.Tightest()
+	l := c.Pace()
 	return strconv.FormatInt(max(1, int64(c.Adaptive.Floor*1e6/float64(l.Rate))), 10)
 }
 
