@@ -63,7 +63,7 @@ type step struct {
 
 // acted is what a call answers.
 type acted struct {
-	status   string // ok, moved, cancelled
+	status   string // ok, moved, cancelled, deleted
 	verdicts []string
 	wait     time.Duration // until a place is free
 }
