@@ -21,6 +21,7 @@ const (
 type Progress struct {
 	Ended   bool
 	Waiting bool // for room in the queue
+	Moved   bool // some jobs were changed
 }
 
 // Advance makes the next step of an operation, some jobs at a time. Each step
@@ -74,8 +75,11 @@ func (s *Store) advance(ctx context.Context, op *Operation) (Progress, error) {
 	}
 	p := Progress{Ended: a.status == "cancelled" || a.status == "ok" && st.state == string(OperationDone)}
 	for _, verdict := range a.verdicts {
-		if verdict == actFull || verdict == actBytesFull {
-			p = Progress{Waiting: true}
+		switch verdict {
+		case actOK:
+			p.Moved = true
+		case actFull, actBytesFull:
+			p.Ended, p.Waiting = false, true
 		}
 	}
 	return p, nil

@@ -85,6 +85,12 @@ func TestOperationLeavesRoomForProducers(t *testing.T) {
 		b.endAs(KindDead, newJobs(10, "a")...)
 		b.endAs(KindDead, newJobs(10, "a")...)
 		op := b.begin(OperationRequest{Kind: OperationRedrive, Filter: Filter{States: []job.State{job.Dead}}})
+		if p, err := b.s.Advance(t.Context(), OperationRef{op.ID, op.Destination}); !p.Waiting || !p.Moved || err != nil {
+			t.Errorf("%+v, %v", p, err)
+		}
+		if p, err := b.s.Advance(t.Context(), OperationRef{op.ID, op.Destination}); !p.Waiting || p.Moved || err != nil {
+			t.Errorf("%+v, %v", p, err)
+		}
 		wantOperation(t, b.goOn(op), OperationWaiting, 30, 18, 18, 18, 0)
 		b.checkDump()
 		b.accept(newJobs(2, "")...)
