@@ -84,6 +84,15 @@ func notText(list []job.Header) map[int][]byte {
 	return odd
 }
 
+// restore puts back what notText has listed.
+func restore(list []job.Header, odd map[int][]byte) {
+	for i, value := range odd {
+		if i >= 0 && i < len(list) {
+			list[i].Value = string(value)
+		}
+	}
+}
+
 // Decode reads a stored envelope. The body is not copied.
 func Decode(lane string, id job.ID, envelope []byte) (*job.Job, error) {
 	return decode(lane, id, envelope, splitEnvelope)
@@ -113,11 +122,7 @@ func decode(lane string, id job.ID, envelope []byte, split split) (*job.Job, err
 			return nil, fmt.Errorf("envelope: meta data: %w", err)
 		}
 	}
-	for i, value := range m.Bytes {
-		if i >= 0 && i < len(m.Headers) {
-			m.Headers[i].Value = string(value)
-		}
-	}
+	restore(m.Headers, m.Bytes)
 	j := &job.Job{
 		ID: id, Destination: lane, Producer: m.Producer, Tenant: tenant, Priority: int(envelope[1] - '0'),
 		CreatedAt: id.Time(), Timeout: time.Duration(m.Timeout) * time.Millisecond,

@@ -135,7 +135,7 @@ func TestNotesKeepTheLastAttempts(t *testing.T) {
 	for i := range 30 {
 		n.Add(job.Attempt{Number: i + 1, Outcome: job.OutcomeTimeout})
 	}
-	n.Response = &job.Response{HTTPStatus: 503, Body: []byte("no\x00"), Truncated: true}
+	n.Response = &job.Response{HTTPStatus: 503, Headers: []job.Header{{Name: "A", Value: "b"}, {Name: "X-A", Value: "caf\xe9"}}, Body: []byte("no\x00"), Truncated: true}
 	n.Created = time.UnixMilli(5).UTC()
 	got := DecodeNote(n.Encode())
 	if len(got.Attempts) != job.MaxAttemptsKept || got.Attempts[0].Number != 11 || !reflect.DeepEqual(got, n) {
