@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
@@ -140,7 +141,7 @@ func (a *API) purgeJobs(ctx context.Context, in *DestinationPath) (*operationOut
 
 // notConfirmed is told of a purge without its confirmation, with what else is wrong.
 func notConfirmed(others fieldErrors) error {
-	all := append(others, job.FieldError{Pointer: "/confirm", Detail: "repeat the name of the destination", Code: job.CodeInvalid})
+	all := slices.Concat(others, fieldErrors{{Pointer: "/confirm", Detail: "repeat the name of the destination", Code: job.CodeInvalid}})
 	if len(others) > 0 {
 		return invalid(all)
 	}
