@@ -39,12 +39,18 @@ func TestJobsAreListedAsAskedFor(t *testing.T) {
 		!asked.CreatedAfter.Equal(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)) || !asked.Back || asked.Limit != 7 || asked.Cursor != "dead|x|1" {
 		t.Errorf("%+v", asked)
 	}
-	p := do(a, "GET", bankJobs+"?state=dead,gone&created_after=yesterday&cursor=%21", nil).problem(t, job.CodeInvalid)
-	if p.pointers() != "/query/state /query/created_after /query/cursor" {
+	p := do(a, "GET", bankJobs+"?state=dead,gone&created_after=yesterday&cursor=%21&limit=0&order=up", nil).problem(t, job.CodeInvalid)
+	if p.pointers() != "/query/order /query/limit /query/state /query/created_after /query/cursor" {
 		t.Errorf("%+v", p.Errors)
 	}
-	do(a, "GET", bankJobs+"?limit=501&order=up", nil).problem(t, job.CodeInvalid)
+	if p.Detail != "5 problems with the request, see errors" {
+		t.Errorf("%q", p.Detail)
+	}
 	do(a, "GET", "/v1/destinations/shop/jobs", nil).problem(t, job.CodeDestinationNotFound)
+	s.err = job.Errorf(job.CodeInvalid, "the cursor is of a list of other states")
+	if p := do(a, "GET", bankJobs+"?cursor="+cursor, nil).problem(t, job.CodeInvalid); p.pointers() != "/query/cursor" || p.Errors[0].Detail != "the cursor is of a list of other states" {
+		t.Errorf("%+v", p)
+	}
 }
 
 // Who may only enqueue sees and cancels only what is its own.
@@ -84,11 +90,12 @@ func TestBadBodiesOfWhatPeopleDo(t *testing.T) {
 		{one + "/resolve", `{"verdict":"maybe","reason":7,"y":1}`, job.CodeInvalid, "/verdict /reason /y"},
 		{bank + "/redrive", `{"max":0,"dry_run":1,"filter":{"state":"ready","tenant":"","x":1}}`, job.CodeInvalid, "/max /dry_run /filter/state /filter/tenant /filter/x"},
 		{bank + "/redrive", `{"filter":[]}`, job.CodeInvalid, "/filter"},
-		{bank + "/purge", `{}`, job.CodeInvalid, "/states"},
+		{bank + "/purge", `{}`, job.CodeInvalid, "/states /confirm"},
+		{bank + "/purge", `{"max":0,"dry_run":true}`, job.CodeInvalid, "/max /states"},
 		{bank + "/purge", `{"states":[],"confirm":"bank"}`, job.CodeInvalid, "/states"},
 		{bank + "/purge", `{"states":["leased","dead"],"confirm":"bank","filter":{"state":"dead"}}`, job.CodeInvalid, "/states /filter/state"},
-		{bank + "/purge", `{"states":["dead"]}`, job.CodeConfirmationMissing, ""},
-		{bank + "/purge", `{"states":["dead"],"confirm":"bunk"}`, job.CodeConfirmationMissing, ""},
+		{bank + "/purge", `{"states":["dead"]}`, job.CodeConfirmationMissing, "/confirm"},
+		{bank + "/purge", `{"states":["dead"],"confirm":"bunk"}`, job.CodeConfirmationMissing, "/confirm"},
 		{"/v1/destinations/shop/redrive", ``, job.CodeDestinationNotFound, ""},
 		{bankOperations + "/nobody/cancel", ``, job.CodeOperationNotFound, ""},
 	} {

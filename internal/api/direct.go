@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"tundish/internal/job"
 )
 
 // output is an answer that writes itself.
@@ -53,14 +51,11 @@ func noQuery(r *http.Request) error {
 	if r.URL.RawQuery == "" {
 		return nil
 	}
-	e := job.Errorf(job.CodeInvalid, "validation failed")
+	var f fieldErrors
 	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
-		e.Fields = append(e.Fields, job.FieldError{Pointer: pointerOf("query." + name), Detail: "unknown query parameter", Code: job.CodeInvalid})
+		f.bad(pointerOf("query."+name), "unknown query parameter")
 	}
-	if len(e.Fields) == 0 {
-		return nil
-	}
-	return e
+	return invalid(f)
 }
 
 // writeJSON answers with v. A caller that is gone fails the write, and nothing

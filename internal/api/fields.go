@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"tundish/internal/job"
 )
@@ -26,6 +27,15 @@ func readFields(ctx context.Context, table fields) error {
 	var f fieldErrors
 	f.object("", data, table)
 	return invalid([]job.FieldError(f))
+}
+
+// problemsOf splits problems with fields, to which others may be added, from
+// other errors.
+func problemsOf(err error) (fieldErrors, error) {
+	if e, ok := errors.AsType[*job.Error](err); ok && len(e.Fields) > 0 {
+		return e.Fields, nil
+	}
+	return nil, err
 }
 
 // object reads the fields of an object that stands at a pointer.

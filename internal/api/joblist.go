@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/queue"
@@ -23,6 +25,8 @@ type jobsInput struct {
 	Order        string `query:"order" default:"asc" enum:"asc,desc" doc:"Leased jobs by deadline, ready ones by tenant and turn, waiting ones by when they are due, others by when they ended"`
 	Cursor       string `query:"cursor" maxLength:"1024" doc:"next_cursor of the page before"`
 	Limit        int    `query:"limit" default:"50" minimum:"1" maximum:"500"`
+
+	asked queue.Query
 }
 
 type jobsOutput struct {
@@ -34,11 +38,10 @@ type jobsOutput struct {
 
 // listJobs shows jobs. Who may only enqueue sees only what is its own.
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
-	q, err := in.query()
-	if err != nil {
-		return nil, newProblem(ctx, err)
+	if destination.ValidName(in.Destination) != nil {
+		return nil, newProblem(ctx, noDestination(in.Destination))
 	}
-	out := &jobsOutput{}
+	q, out := in.asked, &jobsOutput{}
 	out.Body.Jobs = []jobView{}
 	if p := callOf(ctx).producer; !p.may(ScopeRead) {
 		if q.Producer != "" && q.Producer != p.name {
@@ -49,6 +52,11 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	sctx, cancel := storeContext(ctx)
 	defer cancel()
 	page, err := a.cfg.Store.Jobs(sctx, in.Destination, q)
+	if job.CodeOf(err) == job.CodeInvalid && err != nil { // of all that was asked the store checks the cursor alone
+		var f fieldErrors
+		f.bad("/query/cursor", "%s", detailOf(err))
+		err = invalid(f)
+	}
 	if err != nil {
 		return nil, a.problem(ctx, storeError(sctx, err))
 	}
@@ -63,24 +71,31 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	return out, nil
 }
 
-func (in *jobsInput) query() (queue.Query, error) {
+// Resolve reads what huma does not check, so that all problems are told at once.
+func (in *jobsInput) Resolve(huma.Context) []error {
 	var f fieldErrors
-	if destination.ValidName(in.Destination) != nil {
-		return queue.Query{}, noDestination(in.Destination)
-	}
-	q := queue.Query{Filter: queue.Filter{Outcome: in.Outcome, Tenant: in.Tenant, Producer: in.Producer}, Back: in.Order == "desc", Limit: in.Limit}
+	in.asked = queue.Query{Filter: queue.Filter{Outcome: in.Outcome, Tenant: in.Tenant, Producer: in.Producer}, Back: in.Order == "desc", Limit: in.Limit}
 	if in.State != "" {
-		q.States = f.states("/query/state", strings.Split(in.State, ","), job.States)
+		in.asked.States = f.states("query.state", strings.Split(in.State, ","), job.States)
 	}
 	if in.CreatedAfter != "" {
-		q.CreatedAfter = f.after("/query/created_after", in.CreatedAfter)
+		in.asked.CreatedAfter = f.after("query.created_after", in.CreatedAfter)
 	}
 	cursor, err := base64.RawURLEncoding.DecodeString(in.Cursor)
 	if err != nil {
-		f.bad("/query/cursor", "is not a next_cursor of this list")
+		f.bad("query.cursor", "is not a next_cursor of this list")
 	}
-	q.Cursor = string(cursor)
-	return q, invalid(f)
+	in.asked.Cursor = string(cursor)
+	return toHuma(f)
+}
+
+// toHuma turns field errors into such as huma gathers.
+func toHuma(f fieldErrors) []error {
+	list := make([]error, len(f))
+	for i, e := range f {
+		list[i] = &huma.ErrorDetail{Location: e.Pointer, Message: e.Detail}
+	}
+	return list
 }
 
 func (f *fieldErrors) after(at, text string) time.Time {

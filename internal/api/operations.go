@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
@@ -124,16 +126,26 @@ func (a *API) purgeJobs(ctx context.Context, in *DestinationPath) (*operationOut
 		}
 		named, r.Filter.States = true, f.states(at, names, purgeable)
 	}
-	if err := readFields(ctx, table); err != nil {
+	problems, err := problemsOf(readFields(ctx, table))
+	if err == nil && !named {
+		problems.bad("/states", "give a list of states")
+	}
+	if err == nil && confirm != in.Destination && !r.DryRun {
+		err = notConfirmed(problems)
+	}
+	if err = cmp.Or(err, invalid(problems)); err != nil {
 		return nil, newProblem(ctx, err)
 	}
-	if !named {
-		return nil, newProblem(ctx, invalid([]job.FieldError{{Pointer: "/states", Detail: "give a list of states", Code: job.CodeInvalid}}))
-	}
-	if confirm != in.Destination && !r.DryRun {
-		return nil, newProblem(ctx, job.Errorf(job.CodeConfirmationMissing, "a purge cannot be undone; repeat the name of the destination as confirm"))
-	}
 	return a.begin(ctx, r)
+}
+
+// notConfirmed is told of a purge without its confirmation, with what else is wrong.
+func notConfirmed(others fieldErrors) error {
+	all := slices.Concat(others, fieldErrors{{Pointer: "/confirm", Detail: "repeat the name of the destination", Code: job.CodeInvalid}})
+	if len(others) > 0 {
+		return invalid(all)
+	}
+	return &job.Error{Code: job.CodeConfirmationMissing, Detail: "a purge cannot be undone; repeat the name of the destination as confirm", Fields: all}
 }
 
 // begin stores the operation and hands it over. One that is not handed over

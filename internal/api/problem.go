@@ -128,11 +128,14 @@ func invalid(fields []job.FieldError) error {
 			code = job.CodeInvalid
 		}
 	}
-	detail := "1 problem"
-	if len(fields) > 1 {
-		detail = strconv.Itoa(len(fields)) + " problems"
+	return &job.Error{Code: code, Detail: problemsWith(fields), Fields: fields}
+}
+
+func problemsWith(fields []job.FieldError) string {
+	if len(fields) == 1 {
+		return "1 problem with the request, see errors"
 	}
-	return &job.Error{Code: code, Detail: detail + " with the request, see errors", Fields: fields}
+	return strconv.Itoa(len(fields)) + " problems with the request, see errors"
 }
 
 // humaGlobals makes huma speak of errors, and of lists, which are never null,
@@ -169,6 +172,9 @@ func fromHuma(status int, msg string, errs []error) *job.Error {
 			detail := d.ErrorDetail()
 			e.Fields = append(e.Fields, job.FieldError{Pointer: pointerOf(detail.Location), Detail: detail.Message, Code: job.CodeInvalid})
 		}
+	}
+	if code == job.CodeInvalid && len(e.Fields) > 0 {
+		e.Detail = problemsWith(e.Fields)
 	}
 	return e
 }

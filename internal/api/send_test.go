@@ -184,6 +184,7 @@ func TestSendTellsAllProblemsAtOnce(t *testing.T) {
 		{"Tundish-Delay", "2h", job.CodeNotSupported, "/header/Tundish-Delay"},
 		{"Tundish-Metadata", "order=77", job.CodeInvalid, "/header/Tundish-Metadata"},
 		{"Idempotency-Key", "a b", job.CodeIdempotencyKeyInvalid, ""},
+		{"Content-Type", "text/plain; a=\"\xe9\"", job.CodeInvalid, "/header/Content-Type"},
 		{"X-Big", strings.Repeat("x", job.MaxHeaderBytes), job.CodeInvalid, "/header"},
 	} {
 		if p := do(a, "POST", bankSend, nil, tc.name, tc.value).problem(t, tc.code); p.pointers() != tc.pointers {

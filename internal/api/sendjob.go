@@ -151,7 +151,10 @@ func (d *jobDraft) takeHeaders(h http.Header) {
 
 func (d *jobDraft) takeHeader(name, value string) {
 	if name == "Content-Type" {
-		if value != "" {
+		switch {
+		case !utf8.ValidString(value): // it is kept as text
+			d.bad("/content_type", "is not UTF-8")
+		case value != "":
 			d.setContentType("/content_type", value)
 		}
 		return

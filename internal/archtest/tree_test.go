@@ -52,6 +52,7 @@ func files(t *testing.T) []string {
 			return err
 		case d.IsDir() && notOurs[d.Name()]:
 			return filepath.SkipDir
+		case notOurs[d.Name()]: // of a linked work tree .git is a file
 		case d.Type().IsRegular():
 			found = append(found, filepath.ToSlash(strings.TrimPrefix(p, root+string(filepath.Separator))))
 		}

@@ -19,7 +19,9 @@ const (
 	// operateFor is how long one task goes on with an operation. Then it makes the
 	// next and lets others come to their turn.
 	operateFor = 2 * time.Second
-	// roomEvery is how often an operation looks for room that waits for it.
+	// roomEvery is how often an operation looks for room that waits for it. One
+	// that finds none gives its place to others, for none may come for hours; then
+	// it may be as much as look later.
 	roomEvery = 250 * time.Millisecond
 	// operationIdle is how long nothing is heard of an operation before somebody
 	// else goes on with it: its worker was killed, or its task was lost.
@@ -75,32 +77,39 @@ func (b *Background) operate(_ context.Context, t *asynq.Task) error {
 		b.log.Error("an operation cannot be gone on with", "error", err)
 		return nil
 	}
-	ended, err := b.steps(b.running, ref)
+	p, err := b.steps(b.running, ref)
 	b.operating.tell(b.log, err)
-	if err != nil || ended {
+	if err != nil || p.Ended {
 		return nil //nolint:nilerr // told, and revive tries again
 	}
-	// Two that go on with the same operation make the same next task.
-	step := strconv.FormatInt(time.Now().UnixNano()/int64(operateFor), 10)
+	// Two that go on with the same operation make the same next task. It must not
+	// be this one, so the time is counted in what a task takes at least.
+	takes := operateFor
+	if stuck(p) {
+		takes = roomEvery
+	}
+	step := strconv.FormatInt(time.Now().UnixNano()/int64(takes), 10)
 	if err := b.planner.plan(context.WithoutCancel(b.running), ref, step); err != nil {
 		b.log.Debug("the next step of an operation was not planned", "operation", ref.ID, "error", err)
 	}
 	return nil
 }
 
-// steps makes steps of an operation until it ends, or for operateFor. Between
-// them it leaves Redis to others for as long as a step took.
-func (b *Background) steps(ctx context.Context, ref queue.OperationRef) (ended bool, err error) {
+// stuck says whether an operation waits for room of which there was none.
+func stuck(p queue.Progress) bool { return p.Waiting && !p.Moved }
+
+// steps makes steps of an operation until it ends or is stuck, or for
+// operateFor. Between them it leaves Redis to others for as long as a step took.
+func (b *Background) steps(ctx context.Context, ref queue.OperationRef) (p queue.Progress, err error) {
 	until := time.Now().Add(operateFor)
-	for time.Now().Before(until) && ctx.Err() == nil {
+	for time.Now().Before(until) && !stuck(p) && ctx.Err() == nil {
 		begin := time.Now()
-		p, err := b.cfg.Operator.Advance(context.WithoutCancel(ctx), ref)
-		if err != nil {
-			return false, err
+		if p, err = b.cfg.Operator.Advance(context.WithoutCancel(ctx), ref); err != nil {
+			return p, err
 		}
 		if p.Ended {
 			b.log.Info("an operation has ended", "operation", ref.ID, "destination", ref.Destination)
-			return true, nil
+			return p, nil
 		}
 		rest := time.Since(begin)
 		if p.Waiting {
@@ -111,7 +120,7 @@ func (b *Background) steps(ctx context.Context, ref queue.OperationRef) (ended b
 		case <-ctx.Done():
 		}
 	}
-	return false, nil
+	return p, nil
 }
 
 // revive makes tasks for operations that stand still.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func (o *operator) awaitEnd(t *testing.T) {
 	}
 }
 
-func startOperating(t *testing.T, o *operator) *Planner {
+func startOperating(t *testing.T, o Operator) *Planner {
 	t.Helper()
 	client, namespace := redistest.Shared(t).Client(t), redistest.Namespace(t)
 	b := New(Config{Namespace: namespace, Every: time.Second, Sweeper: &counter{swept: make(chan struct{}, 1000)}, Operator: o,
@@ -79,7 +80,7 @@ func startOperating(t *testing.T, o *operator) *Planner {
 // An operation goes on from task to task until it ends: here with waits that are longer than one task.
 func TestOperationGoesOnToItsEnd(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]*operator{"at once": {steps: 300}, "waiting": {steps: 12, waits: true}} {
+	for name, o := range map[string]*operator{"at once": {steps: 300}, "waiting": {steps: 3, waits: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o.made = make(chan int, 1000)
@@ -103,4 +104,54 @@ func TestOperationThatStandsStillIsRevived(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.awaitEnd(t)
+}
+
+// crowd is many operations that wait for room, and one that can go on.
+type crowd struct {
+	mu    sync.Mutex
+	looks map[string]int
+	ended chan struct{}
+}
+
+func (c *crowd) Advance(_ context.Context, ref queue.OperationRef) (queue.Progress, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ref == theOperation {
+		close(c.ended)
+		return queue.Progress{Ended: true}, nil
+	}
+	c.looks[ref.ID]++
+	return queue.Progress{Waiting: true}, nil
+}
+
+func (c *crowd) IdleOperations(context.Context, time.Duration) (map[queue.OperationRef]string, error) {
+	return nil, nil
+}
+
+// Operations that wait for room keep no other from its turn: each looks but once
+// or so before the one behind them all begins.
+func TestOperationsThatWaitLetOthersGoOn(t *testing.T) {
+	t.Parallel()
+	c := &crowd{looks: map[string]int{}, ended: make(chan struct{})}
+	p := startOperating(t, c)
+	for i := range 4 * tasksAtOnce {
+		if err := p.Begin(t.Context(), queue.OperationRef{ID: strconv.Itoa(i), Destination: "full"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Begin(t.Context(), theOperation); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		t.Fatal("it never came to its turn")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, n := range c.looks {
+		if n > 3 {
+			t.Errorf("operation %s looked %d times before", id, n)
+		}
+	}
 }

@@ -133,6 +133,20 @@ func checkName(p *problems, name string) {
 	}
 }
 
+// checkJob reports what cannot be a job of a destination.
+func checkJob(p *problems, name, id string) {
+	checkName(p, name)
+	checkID(p, id)
+}
+
+// checkID reports what would lead to another path than that of an id. Beyond
+// that ids are the server's.
+func checkID(p *problems, id string) {
+	if id == "" || id == "." || id == ".." {
+		p.add("%q is not an id", id)
+	}
+}
+
 // header splits "Name: value".
 func header(text string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(text, ":")

@@ -15,7 +15,7 @@ type jobCmd struct {
 	Payload     bool   `help:"Show what it sends instead: body and headers."`
 }
 
-func (c *jobCmd) check(p *problems) { checkName(p, c.Destination) }
+func (c *jobCmd) check(p *problems) { checkJob(p, c.Destination, c.ID) }
 
 // jobDoc is a job of the API as far as it is shown.
 type jobDoc struct {

@@ -110,7 +110,7 @@ type cancelCmd struct {
 	ID          string `arg:"" help:"The job."`
 }
 
-func (c *cancelCmd) check(p *problems) { checkName(p, c.Destination) }
+func (c *cancelCmd) check(p *problems) { checkJob(p, c.Destination, c.ID) }
 
 func (c *cancelCmd) run(ctx context.Context, s *session) error {
 	return s.onJob(ctx, request{method: http.MethodPost, path: jobPath(c.Destination, c.ID) + "/cancel"})
@@ -126,7 +126,7 @@ type resolveCmd struct {
 }
 
 func (c *resolveCmd) check(p *problems) {
-	checkName(p, c.Destination)
+	checkJob(p, c.Destination, c.ID)
 	if c.Delivered == c.Retry {
 		p.add("give one of --delivered and --retry")
 	}
@@ -149,7 +149,7 @@ type eraseCmd struct {
 	ID          string `arg:"" help:"The job, which has ended."`
 }
 
-func (c *eraseCmd) check(p *problems) { checkName(p, c.Destination) }
+func (c *eraseCmd) check(p *problems) { checkJob(p, c.Destination, c.ID) }
 
 func (c *eraseCmd) run(ctx context.Context, s *session) error {
 	if err := s.confirm(ctx, "erase job "+plain(c.ID)+" of "+c.Destination); err != nil {

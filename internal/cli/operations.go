@@ -16,7 +16,7 @@ const operationsPath = "/v1/operations"
 type manyFlags struct {
 	filterFlags
 	Max    string `placeholder:"N" help:"Jobs at most. Default: all."`
-	DryRun bool   `name:"dry-run" help:"Count only."`
+	DryRun bool   `name:"dry-run" help:"Count only, and wait for the count."`
 	Wait   bool   `help:"Wait for the end."`
 
 	max int64
@@ -56,7 +56,10 @@ func (c *redriveCmd) check(p *problems) {
 	if c.State != "" && c.State != "dead" && c.State != "unknown" {
 		p.add("--state: %q is not allowed; give dead or unknown", c.State)
 	}
-	if c.ID != nil && (*c.ID == "" || c.State != "" || c.Max != "" || c.DryRun || c.Wait || len(c.fields()) > 0) {
+	if c.ID != nil {
+		checkID(p, *c.ID)
+	}
+	if c.ID != nil && (c.State != "" || c.Max != "" || c.DryRun || c.Wait || len(c.fields()) > 0) {
 		p.add("give either the id of a job or flags that choose jobs")
 	}
 }
@@ -75,7 +78,7 @@ func (c *redriveCmd) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return s.operate(ctx, destinationPath(c.Destination)+"/redrive", c.body(filter, map[string]any{}), c.Wait)
+	return s.operate(ctx, destinationPath(c.Destination)+"/redrive", c.body(filter, map[string]any{}), c.Wait || c.DryRun)
 }
 
 type purgeCmd struct {
@@ -100,7 +103,7 @@ func (c *purgeCmd) run(ctx context.Context, s *session) error {
 		}
 	}
 	body := c.body(c.fields(), map[string]any{"confirm": c.Destination, "states": strings.Split(c.States, ",")})
-	return s.operate(ctx, destinationPath(c.Destination)+"/purge", body, c.Wait)
+	return s.operate(ctx, destinationPath(c.Destination)+"/purge", body, c.Wait || c.DryRun)
 }
 
 // operate begins an operation, and waits for its end when it is to.
@@ -123,6 +126,11 @@ func (s *session) operate(ctx context.Context, path string, body []byte, wait bo
 	if err := s.showOperation(a, op); err != nil {
 		return err
 	}
+	return op.verdict()
+}
+
+// verdict is what an operation that has ended is to its caller.
+func (op *operationDoc) verdict() error {
 	switch {
 	case op.State == "failed" || op.State == "cancelled":
 		return &failure{exitFailed, "the operation " + op.State + op.why()}
@@ -225,7 +233,10 @@ type operationsCmd struct {
 }
 
 func (c *operationsCmd) check(p *problems) {
-	if c.ID == nil && (c.Cancel || c.Wait) || c.ID != nil && *c.ID == "" {
+	switch {
+	case c.ID != nil:
+		checkID(p, *c.ID)
+	case c.Cancel || c.Wait:
 		p.add("give the id of an operation")
 	}
 	if c.Cancel && c.Wait {
@@ -252,7 +263,10 @@ func (c *operationsCmd) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.showOperation(a, op)
+	if err := s.showOperation(a, op); err != nil || !c.Wait {
+		return err
+	}
+	return op.verdict()
 }
 
 func (s *session) listOperations(ctx context.Context) error {

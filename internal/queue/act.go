@@ -63,7 +63,7 @@ type step struct {
 
 // acted is what a call answers.
 type acted struct {
-	status   string // ok, moved, cancelled
+	status   string // ok, moved, cancelled, deleted
 	verdicts []string
 	wait     time.Duration // until a place is free
 }
@@ -235,7 +235,7 @@ func refusal(id job.ID, verdict string, wait time.Duration) error {
 	case actLive:
 		return job.Errorf(job.CodeJobInFlight, "job %s has not ended; cancel it first", id)
 	case actFinished:
-		return job.Errorf(job.CodeJobFinished, "job %s has ended, and is neither dead nor unknown", id)
+		return job.Errorf(job.CodeJobFinished, "job %s has ended: it cannot be cancelled, and only dead and unknown jobs can be sent again", id)
 	case actExpired:
 		return job.Errorf(job.CodeJobFinished, "job %s must not be sent any longer: the time of its expiry is past", id)
 	case actUnreadable:

@@ -12,7 +12,8 @@
 -- ARGV[10] state   of the operation afterwards
 -- ARGV[11] jobs    six arguments each: id, mark of the job as the caller read it, requests sent so far, what is
 --                  kept of it, cursor behind it, jobs looked at up to it
--- Reply: {'no_lane' | 'faulty'}, {'moved' | 'cancelled'} when the operation is elsewhere or was cancelled, or
+-- Reply: {'no_lane' | 'faulty'}, {'moved' | 'cancelled' | 'deleted'} when the operation is elsewhere, was cancelled or is of an
+-- earlier destination of this name, or
 -- {'ok', verdicts, wait µs until a place is free}. A verdict: ok; again (it was so before); in_flight; live; finished;
 -- not_unknown; changed (since the caller read it); expired; unreadable; too_large; full, bytes_full (and all behind it); gone.
 A = {lane = ARGV[1], wake = ARGV[2], verb = ARGV[3], fill = tonumber(ARGV[4]), step = ARGV[5] == '1', from = ARGV[6], to = ARGV[7],

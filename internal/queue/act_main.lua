@@ -51,7 +51,8 @@ local function act()
   if status ~= 'ok' then return {status} end
   local key = A.step and KEYS[#KEYS]
   if key then
-    local o = call('HMGET', key, 'cursor', 'state', 'cancel')
+    local o = call('HMGET', key, 'cursor', 'state', 'cancel', 'gen')
+    if o[4] and o[4] ~= int(C.gen) then return {'deleted'} end
     if o[3] == '1' then return {'cancelled'} end
     if o[1] ~= A.from or o[2] == 'done' or o[2] == 'cancelled' or o[2] == 'failed' then return {'moved'} end
   end

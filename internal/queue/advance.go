@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tundish/internal/job"
@@ -20,6 +21,7 @@ const (
 type Progress struct {
 	Ended   bool
 	Waiting bool // for room in the queue
+	Moved   bool // some jobs were changed
 }
 
 // Advance makes the next step of an operation, some jobs at a time. Each step
@@ -33,11 +35,14 @@ func (s *Store) Advance(ctx context.Context, ref OperationRef) (Progress, error)
 		return Progress{Ended: err == nil}, err
 	}
 	p, err := s.advance(ctx, op)
-	if job.CodeOf(err) == job.CodeDestinationNotFound && err != nil {
+	if errors.Is(err, errDeleted) || job.CodeOf(err) == job.CodeDestinationNotFound && err != nil {
 		return Progress{Ended: true}, s.fail(ctx, ref, "the destination was deleted")
 	}
 	return p, err
 }
+
+// errDeleted says that the destination is another one of the same name.
+var errDeleted = errors.New("the destination was deleted and made anew")
 
 func (s *Store) fail(ctx context.Context, ref OperationRef, why string) error {
 	key := s.db.Keys().Operation(ref.Destination, ref.ID)
@@ -65,10 +70,16 @@ func (s *Store) advance(ctx context.Context, op *Operation) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
+	if a.status == "deleted" {
+		return Progress{}, errDeleted
+	}
 	p := Progress{Ended: a.status == "cancelled" || a.status == "ok" && st.state == string(OperationDone)}
 	for _, verdict := range a.verdicts {
-		if verdict == actFull || verdict == actBytesFull {
-			p = Progress{Waiting: true}
+		switch verdict {
+		case actOK:
+			p.Moved = true
+		case actFull, actBytesFull:
+			p.Ended, p.Waiting = false, true
 		}
 	}
 	return p, nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tundish/internal/job"
 )
@@ -23,6 +24,7 @@ type meta struct {
 	Method      string            `json:"m,omitempty"`
 	Path        string            `json:"p,omitempty"`
 	Headers     []job.Header      `json:"h,omitempty"`
+	Bytes       map[int][]byte    `json:"hb,omitempty"` // values of Headers that are not UTF-8, which JSON would change
 	ContentType string            `json:"ct,omitempty"`
 	Key         string            `json:"k,omitempty"`
 	Downstream  string            `json:"dk,omitempty"` // none: the key or the id
@@ -42,6 +44,7 @@ func encodeBody(j *job.Job) ([]byte, error) {
 		Key: j.IdempotencyKey, Producer: j.Producer,
 		Timeout: j.Timeout.Milliseconds(), MaxAttempts: j.MaxAttempts, Metadata: j.Metadata,
 	}
+	m.Bytes = notText(m.Headers)
 	if ms := j.CreatedAt.UnixMilli(); ms != j.ID.Time().UnixMilli() {
 		m.Created = ms
 	}
@@ -64,6 +67,30 @@ func encodeBody(j *job.Job) ([]byte, error) {
 	out = binary.AppendUvarint(out, uint64(len(head)))
 	out = append(out, head...)
 	return append(out, j.Request.Body...), nil
+}
+
+// notText lists by place the values that are not UTF-8: nil for most jobs.
+func notText(list []job.Header) map[int][]byte {
+	var odd map[int][]byte
+	for i, h := range list {
+		if utf8.ValidString(h.Value) {
+			continue
+		}
+		if odd == nil {
+			odd = map[int][]byte{}
+		}
+		odd[i] = []byte(h.Value)
+	}
+	return odd
+}
+
+// restore puts back what notText has listed.
+func restore(list []job.Header, odd map[int][]byte) {
+	for i, value := range odd {
+		if i >= 0 && i < len(list) {
+			list[i].Value = string(value)
+		}
+	}
 }
 
 // Decode reads a stored envelope. The body is not copied.
@@ -95,6 +122,7 @@ func decode(lane string, id job.ID, envelope []byte, split split) (*job.Job, err
 			return nil, fmt.Errorf("envelope: meta data: %w", err)
 		}
 	}
+	restore(m.Headers, m.Bytes)
 	j := &job.Job{
 		ID: id, Destination: lane, Producer: m.Producer, Tenant: tenant, Priority: int(envelope[1] - '0'),
 		CreatedAt: id.Time(), Timeout: time.Duration(m.Timeout) * time.Millisecond,

@@ -46,7 +46,7 @@ func anyJob(t *rapid.T) *job.Job {
 		j.DownstreamKey = cmp.Or(j.IdempotencyKey, string(j.ID)) // as the store fills it in
 	}
 	if rapid.Bool().Draw(t, "headers") {
-		j.Request.Headers = []job.Header{{Name: "A", Value: text.Draw(t, "a")}, {Name: "a", Value: ""}}
+		j.Request.Headers = []job.Header{{Name: "A", Value: text.Draw(t, "a")}, {Name: "a", Value: ""}, {Name: "B", Value: "caf\xe9" + text.Draw(t, "b")}}
 		j.Metadata = map[string]string{"order": text.Draw(t, "metadata")}
 		j.DeliverAt = time.UnixMilli(rapid.Int64Range(1, 4e12).Draw(t, "deliver")).UTC()
 		j.ExpiresAt = time.UnixMicro(1_790_000_000_123_456).UTC()
@@ -135,7 +135,7 @@ func TestNotesKeepTheLastAttempts(t *testing.T) {
 	for i := range 30 {
 		n.Add(job.Attempt{Number: i + 1, Outcome: job.OutcomeTimeout})
 	}
-	n.Response = &job.Response{HTTPStatus: 503, Body: []byte("no\x00"), Truncated: true}
+	n.Response = &job.Response{HTTPStatus: 503, Headers: []job.Header{{Name: "A", Value: "b"}, {Name: "X-A", Value: "caf\xe9"}}, Body: []byte("no\x00"), Truncated: true}
 	n.Created = time.UnixMilli(5).UTC()
 	got := DecodeNote(n.Encode())
 	if len(got.Attempts) != job.MaxAttemptsKept || got.Attempts[0].Number != 11 || !reflect.DeepEqual(got, n) {

@@ -15,6 +15,8 @@ type Note struct {
 	Reason   string        `json:"rs,omitempty"` // of the person who resolved it
 	Attempts []job.Attempt `json:"a,omitempty"`
 	Response *job.Response `json:"r,omitempty"`
+	// Values of the response's headers that are not UTF-8; filled in by Encode.
+	Bytes map[int][]byte `json:"rb,omitempty"`
 	// How often the destination said "later" to the job, and in which slot last, µs.
 	Throttled   int   `json:"n,omitempty"`
 	ThrottledAt int64 `json:"na,omitempty"`
@@ -30,7 +32,11 @@ type Note struct {
 
 // Encode writes the note for storing. A note holds only what JSON can hold.
 func (n *Note) Encode() []byte {
-	text, err := json.Marshal(n)
+	stored := *n
+	if n.Response != nil {
+		stored.Bytes = notText(n.Response.Headers)
+	}
+	text, err := json.Marshal(&stored)
 	if err != nil {
 		return []byte("{}")
 	}
@@ -43,6 +49,10 @@ func DecodeNote(text []byte) Note {
 	if len(text) > 0 && json.Unmarshal(text, &n) != nil {
 		return Note{}
 	}
+	if n.Response != nil {
+		restore(n.Response.Headers, n.Bytes)
+	}
+	n.Bytes = nil
 	return n
 }
 

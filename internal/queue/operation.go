@@ -123,7 +123,7 @@ func (s *Store) StartOperation(ctx context.Context, r OperationRequest) (*Operat
 	key, c := s.db.Keys().Operation(ref.Destination, ref.ID), s.db.Client()
 	_, err = c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, key, "kind", string(r.Kind), "spec", spec, "state", string(OperationQueued), "cursor", place{index: list[0].name}.String(),
-			"total", total, "beat", l.now.UnixMicro())
+			"gen", number(l.conf, "gen"), "total", total, "beat", l.now.UnixMicro())
 		p.PExpire(ctx, key, operationKept)
 		p.ZAdd(ctx, s.db.Keys().Operations(), redis.Z{Score: float64(l.now.UnixMilli()), Member: ref.member()})
 		return nil

@@ -85,6 +85,12 @@ func TestOperationLeavesRoomForProducers(t *testing.T) {
 		b.endAs(KindDead, newJobs(10, "a")...)
 		b.endAs(KindDead, newJobs(10, "a")...)
 		op := b.begin(OperationRequest{Kind: OperationRedrive, Filter: Filter{States: []job.State{job.Dead}}})
+		if p, err := b.s.Advance(t.Context(), OperationRef{op.ID, op.Destination}); !p.Waiting || !p.Moved || err != nil {
+			t.Errorf("%+v, %v", p, err)
+		}
+		if p, err := b.s.Advance(t.Context(), OperationRef{op.ID, op.Destination}); !p.Waiting || p.Moved || err != nil {
+			t.Errorf("%+v, %v", p, err)
+		}
 		wantOperation(t, b.goOn(op), OperationWaiting, 30, 18, 18, 18, 0)
 		b.checkDump()
 		b.accept(newJobs(2, "")...)
@@ -178,6 +184,7 @@ func TestOperationOfADeletedDestination(t *testing.T) {
 		b.endAs(KindDead, newJobs(3, "a")...)
 		dead := Filter{States: []job.State{job.Dead}}
 		first, second := b.begin(OperationRequest{Kind: OperationRedrive, Filter: dead}), b.begin(OperationRequest{Kind: OperationRedrive, Filter: dead})
+		purge := b.begin(OperationRequest{Kind: OperationPurge, Filter: Filter{States: []job.State{job.Ready}}})
 		if _, err := b.s.Delete(ctx, b.lane, 0, true); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +193,10 @@ func TestOperationOfADeletedDestination(t *testing.T) {
 		}
 		b.apply(perSecond(fast), "")
 		b.endAs(KindDead, newJobs(4, "a")...)
-		wantOperation(t, b.goOn(second), OperationDone, 3, 0, 0, 0, 0)
-		if live := b.live(); live.Dead != 4 {
+		b.push(newJobs(2, "a")...)
+		wantOperation(t, b.goOn(second), OperationFailed, 3, 0, 0, 0, 0)
+		wantOperation(t, b.goOn(purge), OperationFailed, 0, 0, 0, 0, 0)
+		if live := b.live(); live.Dead != 4 || live.Ready != 2 {
 			t.Errorf("%+v", live)
 		}
 	})
