@@ -295,6 +295,40 @@ func TestTokensThatCannotBeHad(t *testing.T) {
 	}
 }
 
+// Some servers write the life of a token in quotes.
+func TestLifeOfTokens(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		``: tokenLife, `,"expires_in":null`: tokenLife, `,"expires_in":60`: time.Minute, `,"expires_in":"60"`: time.Minute, `,"expires_in":1.5`: 1500 * time.Millisecond,
+		`,"expires_in":0`: tokenLife, `,"expires_in":-1`: tokenLife, `,"expires_in":1e300`: tokenLife, `,"expires_in":1e999`: tokenLife, `,"expires_in":"soon"`: 0, `,"expires_in":[]`: 0,
+	} {
+		got := time.Now()
+		tok, err := readToken(200, []byte(`{"access_token":"t"`+text+`}`), got)
+		if want == 0 {
+			if err == nil {
+				t.Errorf("%s gives a token until %v", text, tok.until)
+			}
+		} else if err != nil || tok.until.Sub(got) != want {
+			t.Errorf("%s: %+v, %v, want %v", text, tok, err, want)
+		}
+	}
+}
+
+// What is wrong with the certificates of a token's server is told, as for destinations.
+func TestTokenServerIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	d := newTaker(t)
+	i := httptest.NewUnstartedServer(http.NotFoundHandler())
+	i.Config.ErrorLog = quiet
+	i.StartTLS()
+	t.Cleanup(i.Close)
+	r := newSender(t, with(held{"a": "x"})).Send(background, withOAuth2(d.URL, i.URL))
+	wantOutcome(t, r, job.OutcomeAuth, false)
+	if !strings.HasPrefix(r.Error, "token: TLS handshake: x509: ") {
+		t.Errorf("error %q", r.Error)
+	}
+}
+
 func TestTokenThatIsSlow(t *testing.T) {
 	t.Parallel()
 	i, d := newIssuer(t), newTaker(t, "t1")
