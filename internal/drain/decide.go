@@ -27,7 +27,7 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	switch {
 	case class == job.Success:
 		out.Kind = queue.KindDelivered
-	case c.Delivery == destination.AtMostOnce && doubtful(res):
+	case c.Delivery == destination.AtMostOnce && doubtful(c, res):
 		out.Kind, out.Counts = queue.KindUnknown, true
 	case res.Outcome == job.OutcomeInterrupted:
 		out.Kind = queue.KindReturn
@@ -77,9 +77,10 @@ const reasonThrottled = "throttled_too_often"
 
 // doubtful says that a request left and may have done its work. An answer that
 // refuses it before (408, 425, 429, 503 with Retry-After, 4xx) leaves no doubt; a
-// 5xx does: the destination may have failed behind the work.
-func doubtful(res deliver.Result) bool {
-	return res.Wrote && (res.Outcome.Class() == job.Ambiguous || res.Outcome == job.OutcomeServerError)
+// 5xx does: the destination may have failed behind the work. A mail server that
+// puts a mail off (4xx) has not taken it.
+func doubtful(c *destination.Contract, res deliver.Result) bool {
+	return res.Wrote && (res.Outcome.Class() == job.Ambiguous || res.Outcome == job.OutcomeServerError && c.SMTP == nil)
 }
 
 // healthOf is what an outcome tells of the destination.
