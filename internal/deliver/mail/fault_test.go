@@ -325,6 +325,22 @@ func TestServerClosesIdleConnection(t *testing.T) {
 	}
 }
 
+// What a server says beyond its last reply is not taken for the answer to the next mail.
+func TestWordsBehindTheReplyEndTheConnection(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{"421 4.3.2 shutting down", "250 ok", "354 go on"} {
+		o := play(t, map[string]string{".": "250 taken\r\n" + more})
+		s := newSender(t)
+		a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
+		for range 3 {
+			mustSend(t, s, a)
+		}
+		if heard, want := o.commands(), strings.TrimSpace(strings.Repeat("EHLO MAIL RCPT DATA . ", 3)); heard != want {
+			t.Errorf("%s: heard %s, want %s", more, heard, want)
+		}
+	}
+}
+
 // It is noticed right before the write, too, when the end comes after the
 // attempt has taken the connection.
 func TestServerClosesConnectionBeforeTheSlot(t *testing.T) {
