@@ -162,7 +162,9 @@ func TestChangedPasswordLogsInAgain(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, false)
 	value := password
-	s := newSender(t, func(c *Config) { c.Resolve = func(s string) (string, error) { return strings.ReplaceAll(s, "${env:A}", value), nil } })
+	s := newSender(t, func(c *Config) {
+		c.Resolve = func(s string) (string, error) { return strings.ReplaceAll(s, "${env:A}", value), nil }
+	})
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, "${env:A}"
 	mustSend(t, s, a)
