@@ -133,6 +133,7 @@ func newOffice(t testing.TB, implicit bool, change ...func(*office)) *office {
 	}()
 	t.Cleanup(func() {
 		_ = o.Close()
+		_ = l.Close() // which Serve may not have told the server of yet
 		<-done
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
