@@ -76,7 +76,7 @@ func tokenResult(ctx context.Context, err error) Result {
 
 // answered follows an answer to a request that carried a token. A 401 makes the
 // token be fetched again, once: the job comes back for the next one. When that
-// is refused as well, the answer stands.
+// is refused as well, the answer stands, unless others were let in with it.
 func (t *token) answered(res *Result) {
 	if t == nil || res.HTTPStatus == 0 {
 		return
@@ -87,6 +87,6 @@ func (t *token) answered(res *Result) {
 	}
 	if t.of.drop(t) {
 		res.Outcome = job.OutcomeAuth
-		res.Error = fmt.Sprintf("%s: the token is fetched again", statusText(res.HTTPStatus))
+		res.Error = fmt.Sprintf("%s: the token was refused", statusText(res.HTTPStatus))
 	}
 }

@@ -3,15 +3,20 @@ package deliver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"tundish/internal/job"
 )
 
 const maxTokenBytes = 64 << 10
@@ -30,14 +35,18 @@ func (s *Sender) fetchToken(ctx context.Context, c *credentials) (*token, error)
 	}
 	transport := &http.Transport{DialContext: s.dialer().DialContext, TLSClientConfig: config, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaderBytes}
 	begin := time.Now()
-	resp, err := transport.RoundTrip(c.request(ctx))
+	var handshake atomic.Bool // it failed in there
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { handshake.Store(err != nil) },
+	})
+	resp, err := transport.RoundTrip(c.request(traced))
 	if err != nil {
-		return nil, tokenError(err)
+		return nil, tokenError(err, handshake.Load())
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenBytes+1))
 	if err != nil {
-		return nil, tokenError(err)
+		return nil, tokenError(err, false)
 	}
 	return readToken(resp.StatusCode, body, begin)
 }
@@ -58,10 +67,13 @@ func (c *credentials) request(ctx context.Context) *http.Request {
 	return r.WithContext(ctx)
 }
 
-func tokenError(err error) error {
-	_, text := connectOutcome(err, false)
-	if text == "" {
+func tokenError(err error, handshake bool) error {
+	outcome, text := connectOutcome(err, handshake)
+	switch {
+	case text == "":
 		text = fmt.Sprintf("no answer within %v", tokenTimeout)
+	case outcome == job.OutcomeTLS:
+		text = "TLS handshake: " + text
 	}
 	return errors.New("token: " + text)
 }
@@ -69,10 +81,10 @@ func tokenError(err error) error {
 // readToken reads the answer of a token's server; got is when it was asked.
 func readToken(status int, body []byte, got time.Time) (*token, error) {
 	var a struct {
-		Token     string  `json:"access_token"`
-		Type      string  `json:"token_type"`
-		ExpiresIn float64 `json:"expires_in"`
-		Error     string  `json:"error"`
+		Token     string      `json:"access_token"`
+		Type      string      `json:"token_type"`
+		ExpiresIn json.Number `json:"expires_in"` // also in quotes
+		Error     string      `json:"error"`
 	}
 	err := json.Unmarshal(body, &a)
 	switch {
@@ -86,8 +98,8 @@ func readToken(status int, body []byte, got time.Time) (*token, error) {
 		return nil, errors.New("token: its token_type is not bearer")
 	}
 	life := tokenLife
-	if a.ExpiresIn > 0 && a.ExpiresIn < (365*24*time.Hour).Seconds() {
-		life = time.Duration(a.ExpiresIn * float64(time.Second))
+	if in, _ := a.ExpiresIn.Float64(); in > 0 && in < (365*24*time.Hour).Seconds() {
+		life = time.Duration(in * float64(time.Second))
 	}
 	return newToken(a.Token, got, life), nil
 }

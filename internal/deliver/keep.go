@@ -3,6 +3,7 @@ package deliver
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"tundish/internal/destination"
@@ -51,11 +52,13 @@ func (b *bodyOf) read(body io.Reader, limit int64) (int64, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, b.most+b.hide.longest()))
 	n, more := int64(len(raw)), int64(0)
 	if err == nil {
-		more, err = io.Copy(io.Discard, io.LimitReader(body, max(0, limit-n)))
+		more, err = io.Copy(io.Discard, io.LimitReader(body, max(1, limit-n))) // 1: is there more
 	}
-	text := b.hide.in(string(raw))
+	text := string(raw)
 	if more > 0 || err != nil {
-		text = b.hide.whole(text)
+		text = b.hide.whole(b.hide.in(b.hide.whole(text))) // before: one secret may begin with another
+	} else {
+		text = b.hide.in(text)
 	}
 	b.kept.Body = []byte(text[:min(int64(len(text)), b.most)])
 	b.kept.Truncated = b.kept.Truncated || more > 0 || err != nil || int64(len(text)) > b.most
@@ -69,10 +72,16 @@ type hiding []string
 // minHidden is the length below which a secret is not hidden: it would be found in anything.
 const minHidden = 6
 
+// add puts longer secrets first: one that begins with another is hidden whole.
 func (h *hiding) add(secret, instead string) {
-	if len(secret) >= minHidden {
-		*h = append(*h, secret, instead)
+	if len(secret) < minHidden {
+		return
 	}
+	at := 0
+	for at < len(*h) && len((*h)[at]) >= len(secret) {
+		at += 2
+	}
+	*h = slices.Insert(*h, at, secret, instead)
 }
 
 func (h hiding) in(text string) string {

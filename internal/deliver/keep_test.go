@@ -87,3 +87,24 @@ func TestKeepResponse(t *testing.T) {
 		t.Errorf("%d connections for %d requests", conns, requests)
 	}
 }
+
+// However often an answer repeats a secret, and whichever secret begins with
+// another: nothing of one is kept, and what is left out is told.
+func TestSecretsAreHiddenInLongAnswers(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 10
+	long := "S3CR3T-" + strings.Repeat("abcdefgh", 127)
+	for name, text := range map[string]string{
+		"beyond the bound": strings.Repeat("x", 100) + strings.Repeat(long, 80),
+		"one in another":   "you sent " + long,
+	} {
+		srv := serveRaw(t, answering(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text)))
+		a := attemptTo(srv.url())
+		a.Contract.Target.Headers = []destination.Header{{Name: "A", Value: "${env:SHORT}"}, {Name: "B", Value: "${env:LONG}"}}
+		a.Contract.Target.Keep = destination.KeepResponse{Body: most}
+		k := newSender(t, with(held{"SHORT": long[:7], "LONG": long})).Send(background, a).Response
+		if strings.ContainsAny(string(k.Body), "3abcd") || k.Truncated != (len(text) > most) {
+			t.Errorf("%s: kept %d bytes, truncated %v: %.60q", name, len(k.Body), k.Truncated, k.Body)
+		}
+	}
+}

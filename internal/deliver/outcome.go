@@ -84,8 +84,8 @@ func tlsText(err error) string {
 	if v, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return v.Err.Error()
 	}
-	if a, ok := errors.AsType[tls.AlertError](err); ok {
-		return "the other side: " + a.Error()
+	if text := remoteAlert(err); text != "" {
+		return text
 	}
 	if h, ok := errors.AsType[x509.HostnameError](err); ok {
 		return h.Error()
@@ -93,7 +93,7 @@ func tlsText(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the other side does not speak TLS"
 	}
-	if s := err.Error(); strings.HasPrefix(s, "tls: ") || strings.HasPrefix(s, "remote error: tls: ") {
+	if s := err.Error(); strings.HasPrefix(s, "tls: ") {
 		return s
 	}
 	return lossText(err)
@@ -127,6 +127,10 @@ func unwritten(gate *gateConn, g *pass) (res Result, stale bool) {
 func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
 	if outcome, text, cut := cutOutcome(g); cut {
 		return outcome, text
+	}
+	if text := remoteAlert(err); !c.gate.reused.Load() && strings.Contains(text, "certificate") {
+		// Ours was refused: with TLS 1.3 that comes behind the request, which is not read.
+		return job.OutcomeTLS, text
 	}
 	if !g.answered.Load() {
 		return lostBefore(err)
@@ -174,10 +178,18 @@ func lossText(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
-	if a, ok := errors.AsType[tls.AlertError](err); ok {
-		return "the other side: " + a.Error()
+	if text := remoteAlert(err); text != "" {
+		return text
 	}
 	return "the other side closed the connection"
+}
+
+// remoteAlert is what the other side's TLS has to say; empty when it says nothing.
+func remoteAlert(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return "the other side: " + op.Err.Error()
+	}
+	return ""
 }
 
 // staleResult is the outcome when the connection ended before the write: for a

@@ -8,7 +8,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -108,6 +110,32 @@ func TestCertificatesOfDestinations(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "shop hook shop hook hook" || len(conns) != 2 {
 		t.Errorf("came as %s on %d connections, want 2", got, len(conns))
+	}
+}
+
+// With TLS 1.3 a server refuses our certificate when the request has left already:
+// it has read nothing of it, so nothing is in doubt.
+func TestRefusedCertificateLeavesNoDoubt(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "shop")
+	m := newMutual(t)
+	srv := serveRaw(t, func(_ *rawServer, _ int, c net.Conn) {
+		if err := tls.Server(c, m.TLS).Handshake(); err == nil {
+			t.Error("the server took the certificate")
+		}
+		_, _ = io.Copy(io.Discard, c) // a reset would overtake what it said
+	})
+	url := "https://" + srv.Addr().String()
+	s := newSender(t, with(held{"/ca": m.ca, "/crt": cert, "/key": key}))
+	for want, set := range map[string]destination.TLS{
+		"the other side: tls: certificate required":          {CAFile: "/ca", ServerName: "bank.example"},
+		"the other side: tls: unknown certificate authority": {CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: "bank.example"},
+	} {
+		for range 10 {
+			if r := s.Send(background, withTLS(url, set)); r.Wrote && (r.Outcome != job.OutcomeTLS || r.Error != want) || r.Outcome.Class() != job.Retry {
+				t.Errorf("%+v, want %s", r, want)
+			}
+		}
 	}
 }
 

@@ -14,14 +14,16 @@ import (
 const (
 	// tokenTimeout bounds a fetch, and how long a worker may hold the right to it.
 	tokenTimeout = 10 * time.Second
-	// tokenPause is how long a fetch that failed is not repeated: its error is for all.
+	// tokenPause is how long a fetch is not repeated that failed, or brought a
+	// token that had ended when it came: what it brought is for all.
 	tokenPause = time.Second
 	// tokenLife is that of a token of which its server does not tell.
 	tokenLife = 5 * time.Minute
 	// renewAt is the share of its life at which a token is renewed.
 	renewAt = 0.8
 	// dropAgain is how old a token must be to be dropped that was fetched after a
-	// refusal and refused itself.
+	// refusal and refused itself. A destination may answer 401 to some requests for
+	// reasons of its own: with each of them a fetch would be too many.
 	dropAgain = time.Minute
 	// lookForToken is how often a worker looks whether another has fetched a token.
 	lookForToken = 200 * time.Millisecond
@@ -63,7 +65,7 @@ type tokenOf struct {
 	token    *token
 	refused  string        // value of the last one that was dropped
 	err      error         // of the last fetch
-	failed   time.Time     // when that was
+	ended    time.Time     // when that was
 	fetching chan struct{} // closed when the fetch ends; nil: none
 }
 
@@ -103,8 +105,8 @@ func (t *tokenOf) look(c *credentials) (tok *token, wait <-chan struct{}, err er
 	if t.creds != *c {
 		t.creds, t.token, t.refused, t.err, t.fetching = *c, nil, "", nil, nil // a fetch under way is for others
 	}
-	paused := t.err != nil && now.Before(t.failed.Add(tokenPause))
-	valid := t.token != nil && now.Before(t.token.until)
+	paused := (t.err != nil || t.token != nil) && now.Before(t.ended.Add(tokenPause))
+	valid := t.token != nil && (now.Before(t.token.until) || paused && t.err == nil)
 	if valid && now.Before(t.token.renewed) {
 		return t.token, nil, nil
 	}
@@ -130,27 +132,27 @@ func (t *tokenOf) start() {
 		defer t.mu.Unlock()
 		if t.fetching == done { // nobody has changed the credentials
 			t.fetching = nil
-			if t.err, t.failed = err, time.Now(); err == nil {
+			if t.err, t.ended = err, time.Now(); err == nil {
 				tok.of, tok.again = t, refused != ""
-				t.token = tok
+				t.token, t.refused = tok, ""
 			}
 		}
 		close(done)
 	}) {
-		t.fetching, t.err, t.failed = nil, errLeft, time.Now()
+		t.fetching, t.err, t.ended = nil, errLeft, time.Now()
 	}
 }
 
-// drop takes a refused token out of use and says whether the job may come back
-// for another.
+// drop takes a refused token out of use and says whether the job may come back:
+// for another, or because this one is good for others.
 func (t *tokenOf) drop(tok *token) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.token != tok {
 		return true // there is another already
 	}
-	if tok.again && !tok.good.Load() && time.Since(tok.got) < dropAgain {
-		return false
+	if tok.again && time.Since(tok.got) < dropAgain {
+		return tok.good.Load()
 	}
 	t.token, t.refused = nil, tok.value
 	return true

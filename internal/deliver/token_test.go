@@ -122,25 +122,93 @@ func TestTokenIsFetchedOnceAndUsed(t *testing.T) {
 // next one is refused as well, the answer stands.
 func TestRefusedTokenIsFetchedAgainOnce(t *testing.T) {
 	t.Parallel()
-	i, d := newIssuer(t), newTaker(t, "t2")
+	i, d := newIssuer(t), newTaker(t)
 	s := newSender(t, with(held{"a": "x"}))
 	send := func(want job.Outcome, wrote bool) {
 		t.Helper()
 		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), want, wrote)
 	}
 	send(job.OutcomeAuth, true)
-	send(job.OutcomeDelivered, true)
-	send(job.OutcomeDelivered, true)
-	d.take() // from now on all are refused
-	send(job.OutcomeAuth, true)
 	for range 3 {
 		send(job.OutcomeRejected, true)
 	}
-	if i.count() != 3 {
-		t.Errorf("%d tokens fetched, want 3 (%v)", i.count(), d.came)
+	if i.count() != 2 {
+		t.Errorf("%d tokens fetched, want 2 (%v)", i.count(), d.came)
 	}
 	if c := job.OutcomeAuth.Class(); c != job.Retry {
 		t.Errorf("class %s", c)
+	}
+}
+
+// A destination that takes some requests and refuses others with 401 does not
+// make us ask for a token with each of them. Those refused come back.
+func TestRefusalsOfSomeRequestsFetchNoMoreTokens(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	d := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/poison" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(d.Close)
+	s := newSender(t, with(held{"a": "x"}))
+	for range 10 {
+		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
+		wantOutcome(t, s.Send(background, withOAuth2(d.URL+"/poison", i.URL)), job.OutcomeAuth, true)
+	}
+	if i.count() != 2 {
+		t.Errorf("%d tokens fetched, want 2", i.count())
+	}
+	tok := s.tokenFor("bank").token // a minute later
+	tok.got = tok.got.Add(-dropAgain)
+	wantOutcome(t, s.Send(background, withOAuth2(d.URL+"/poison", i.URL)), job.OutcomeAuth, true)
+	wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
+	if i.count() != 3 {
+		t.Errorf("%d tokens fetched after a minute, want 3", i.count())
+	}
+}
+
+// What was refused long ago says nothing of the token that a renewal brings.
+func TestRenewedTokenMayBeRefusedOnceToo(t *testing.T) {
+	t.Parallel()
+	i, d := newIssuer(t), newTaker(t, "t2")
+	s := newSender(t, with(held{"a": "x"}))
+	send := func(want job.Outcome) {
+		t.Helper()
+		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), want, true)
+	}
+	send(job.OutcomeAuth)
+	send(job.OutcomeDelivered)
+	place := s.tokenFor("bank")
+	place.mu.Lock()
+	place.token.renewed, place.ended = time.Now(), time.Time{}
+	place.mu.Unlock()
+	send(job.OutcomeDelivered)
+	waitFor(t, "the renewal", func() bool {
+		place.mu.Lock()
+		defer place.mu.Unlock()
+		return place.token.value == "t3"
+	})
+	d.take("t4")
+	send(job.OutcomeAuth)
+	send(job.OutcomeDelivered)
+}
+
+// A token that has ended when it comes is not asked for again and again.
+func TestTokenThatEndsAtOnceIsNotFetchedWithoutPause(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{`{"access_token":"t1","expires_in":0.000001}`, `{"access_token":"t1","expires_in":1e-300}`} {
+		i, d := newIssuer(t), newTaker(t, "t1")
+		i.status, i.answer = 200, answer
+		s := newSender(t, with(held{"a": "x"}))
+		ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+		for range 5 {
+			wantOutcome(t, s.Send(ctx, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
+		}
+		cancel()
+		if n := i.count(); n > 1 {
+			t.Errorf("%s: asked %d times", answer, n)
+		}
 	}
 }
 
@@ -224,6 +292,40 @@ func TestTokensThatCannotBeHad(t *testing.T) {
 				t.Errorf("asked %d times", n)
 			}
 		})
+	}
+}
+
+// Some servers write the life of a token in quotes.
+func TestLifeOfTokens(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		``: tokenLife, `,"expires_in":null`: tokenLife, `,"expires_in":60`: time.Minute, `,"expires_in":"60"`: time.Minute, `,"expires_in":1.5`: 1500 * time.Millisecond,
+		`,"expires_in":0`: tokenLife, `,"expires_in":-1`: tokenLife, `,"expires_in":1e300`: tokenLife, `,"expires_in":1e999`: tokenLife, `,"expires_in":"soon"`: 0, `,"expires_in":[]`: 0,
+	} {
+		got := time.Now()
+		tok, err := readToken(200, []byte(`{"access_token":"t"`+text+`}`), got)
+		if want == 0 {
+			if err == nil {
+				t.Errorf("%s gives a token until %v", text, tok.until)
+			}
+		} else if err != nil || tok.until.Sub(got) != want {
+			t.Errorf("%s: %+v, %v, want %v", text, tok, err, want)
+		}
+	}
+}
+
+// What is wrong with the certificates of a token's server is told, as for destinations.
+func TestTokenServerIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	d := newTaker(t)
+	i := httptest.NewUnstartedServer(http.NotFoundHandler())
+	i.Config.ErrorLog = quiet
+	i.StartTLS()
+	t.Cleanup(i.Close)
+	r := newSender(t, with(held{"a": "x"})).Send(background, withOAuth2(d.URL, i.URL))
+	wantOutcome(t, r, job.OutcomeAuth, false)
+	if !strings.HasPrefix(r.Error, "token: TLS handshake: x509: ") {
+		t.Errorf("error %q", r.Error)
 	}
 }
 

@@ -230,6 +230,19 @@ func TestResultsThatRestTheLaneAreUrgent(t *testing.T) {
 	}
 }
 
+// A mail server that says no has not taken the mail: a 5xx of HTTP may hide work
+// that was done, a 4xx of SMTP does not.
+func TestAtMostOnceTriesAgainWhatAMailServerPutOff(t *testing.T) {
+	t.Parallel()
+	c := &destination.Contract{Delivery: destination.AtMostOnce, Retry: retries(), SMTP: &destination.SMTPTarget{}}
+	for o, want := range map[job.Outcome]queue.Kind{job.OutcomePostponed: queue.KindRetry, job.OutcomeUnfinished: queue.KindRetry, job.OutcomeThrottled: queue.KindThrottled,
+		job.OutcomeReset: queue.KindUnknown, job.OutcomeTimeout: queue.KindUnknown, job.OutcomeInvalidReply: queue.KindUnknown} {
+		if r := decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: o, Wrote: true}, half); r.Kind != want {
+			t.Errorf("%s: %s, want %s", o, r.Kind, want)
+		}
+	}
+}
+
 // TestDecideKeepsWhatAPersonDid: that a job was sent again stays with it to its end.
 func TestDecideKeepsWhatAPersonDid(t *testing.T) {
 	t.Parallel()

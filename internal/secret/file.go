@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +21,7 @@ var (
 	errDenied   = errors.New("the file may not be read")
 	errBroken   = errors.New("the file cannot be read")
 	errLarge    = errors.New("the file is larger than 64KiB")
+	errKernel   = errors.New("it is a view of the kernel's, which tells of this process; give a file")
 	errOwn      = errors.New("the file holds secrets of Tundish itself")
 )
 
@@ -90,16 +92,26 @@ func (f *file) take(info fs.FileInfo, err error) {
 	f.value, f.err = f.load(info)
 }
 
+// load reads the file, which may have become another since it was looked at.
 func (f *file) load(info fs.FileInfo) (string, error) {
-	for _, path := range f.own {
-		if other, err := os.Stat(path); err == nil && os.SameFile(info, other) {
-			return "", errOwn
-		}
+	if err := f.refuse(info); err != nil {
+		return "", err
 	}
-	if !info.Mode().IsRegular() {
-		return "", errNotFile // a pipe would keep us waiting
+	in, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would keep us waiting
+	if err != nil {
+		return "", reason(err)
 	}
-	text, err := readBounded(f.path)
+	defer func() { _ = in.Close() }() // it was only read
+	if info, err = in.Stat(); err != nil {
+		return "", reason(err)
+	}
+	if err := f.refuse(info); err != nil {
+		return "", err
+	}
+	if ofKernel(in) {
+		return "", errKernel
+	}
+	text, err := readBounded(in)
 	if err != nil {
 		return "", err
 	}
@@ -110,12 +122,20 @@ func (f *file) load(info fs.FileInfo) (string, error) {
 	return text, nil
 }
 
-func readBounded(path string) (string, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return "", reason(err)
+// refuse says why what was found cannot be a secret; nil when it may.
+func (f *file) refuse(info fs.FileInfo) error {
+	for _, path := range f.own {
+		if other, err := os.Stat(path); err == nil && os.SameFile(info, other) {
+			return errOwn
+		}
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	if !info.Mode().IsRegular() {
+		return errNotFile
+	}
+	return nil
+}
+
+func readBounded(in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
 	if err != nil {
 		return "", reason(err)

@@ -40,7 +40,12 @@ func LoadKeyring(path string) (*Keyring, error) {
 	if mode := info.Mode().Perm(); mode&0o027 != 0 {
 		return nil, fmt.Errorf("seal keys: the mode of %s is %04o; others must not read it nor the group write it (0400, 0440, 0600 or 0640)", path, mode)
 	}
-	text, err := readBounded(path)
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("seal keys: %s: %w", path, reason(err))
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	text, err := readBounded(in)
 	if err != nil {
 		return nil, fmt.Errorf("seal keys: %s: %w", path, err)
 	}

@@ -3,7 +3,9 @@ package secret
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +44,9 @@ func TestValues(t *testing.T) {
 	if err := os.Symlink(path("own"), path("link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := syscall.Mkfifo(path("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	keys := testKeys(t, "a")
 	c := &destination.Contract{Name: "bank", Sealed: map[string]string{"good": keys.Seal("bank", "good", "s3cret"), "moved": keys.Seal("shop", "moved", "s3cret"),
 		"other": testKeys(t, "b").Seal("bank", "other", "s3cret"), "bad": "x"}}
@@ -67,6 +72,7 @@ func TestValues(t *testing.T) {
 		{Kind: "secret", Name: "other"}:            `the key "b", which this process was not given`,
 		{Kind: "secret", Name: "bad"}:              "damaged",
 		{Kind: "vault", Name: "x"}:                 "no such kind",
+		{Kind: "file", Name: path("pipe")}:         "it is no file",
 	} {
 		got, err := r.Value(c, ref)
 		if value, good := strings.CutPrefix(want, "="); good {
@@ -81,6 +87,28 @@ func TestValues(t *testing.T) {
 	}
 	if _, err := NewResolver(nil).Value(c, destination.Reference{Kind: "secret", Name: "good"}); err == nil || !strings.Contains(err.Error(), "--seal-keys") {
 		t.Errorf("without keys: %v", err)
+	}
+}
+
+// What the kernel shows as files tells of the process, its settings among it: the
+// variables that no reference may name.
+func TestFilesOfTheKernelAreNoSecrets(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows a process's variables as a file")
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/proc/self/environ", link); err != nil {
+		t.Fatal(err)
+	}
+	r := NewResolver(nil)
+	for _, path := range []string{"/proc/self/environ", "/proc/self/cmdline", "/proc/thread-self/environ", "/proc/1/cmdline", "/proc/self/root/proc/self/cmdline", "/sys/kernel/mm/transparent_hugepage/enabled", link} {
+		if _, err := os.ReadFile(path); err != nil {
+			continue // this machine does not show it
+		}
+		if got, err := r.Value(&destination.Contract{}, destination.Reference{Kind: "file", Name: path}); got != "" || err == nil || !strings.Contains(err.Error(), "of the kernel") {
+			t.Errorf("%s gives %d bytes, %v", path, len(got), err)
+		}
 	}
 }
 

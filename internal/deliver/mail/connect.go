@@ -17,16 +17,28 @@ import (
 	"tundish/internal/destination"
 )
 
-// target is what connections are shared by: a log-in belongs to its connection.
+// target is what connections are shared by: a log-in belongs to its connection,
+// and one with a password that was changed is used no more. Nothing prints it.
 type target struct {
 	host               string
 	port               int
 	mode               destination.MailTLS
-	username, password string // as written in the contract
+	username, password string // what the references of the contract stand for
 }
 
-func targetOf(t *destination.SMTPTarget) target {
-	return target{t.Host, t.Port, t.TLS, t.Username, t.Password}
+func (s *Sender) targetOf(t *destination.SMTPTarget) (target, error) {
+	out := target{host: t.Host, port: t.Port, mode: t.TLS}
+	if t.Username == "" {
+		return out, nil
+	}
+	var err error
+	if out.username, err = s.cfg.Resolve(t.Username); err != nil {
+		return out, &loginError{text: "username: " + deliver.ShortText(err.Error(), maxReplyText)}
+	}
+	if out.password, err = s.cfg.Resolve(t.Password); err != nil {
+		return out, &loginError{text: "password: " + deliver.ShortText(err.Error(), maxReplyText)}
+	}
+	return out, nil
 }
 
 // conn is a connection that is logged in and between two mails.
@@ -101,7 +113,7 @@ func (s *Sender) prepare(ctx context.Context, c *conn, t target) error {
 			return err
 		}
 	}
-	return s.logIn(c.client, t)
+	return logIn(c.client, t)
 }
 
 // startTLS encrypts the connection or fails: what is asked for in clear text an
@@ -123,27 +135,19 @@ func (s *Sender) startTLS(client *smtp.Client, config *tls.Config) error {
 
 // logIn proves who we are. No error holds what the server answered: it may
 // repeat what it was sent.
-func (s *Sender) logIn(client *smtp.Client, t target) error {
+func logIn(client *smtp.Client, t target) error {
 	if t.username == "" {
 		return nil
 	}
 	if encrypted, err := client.GetTLSConnectionState(); err != nil || !encrypted.HandshakeComplete {
 		return &loginError{text: "no log-in without TLS"}
 	}
-	username, err := s.cfg.Resolve(t.username)
-	if err != nil {
-		return &loginError{text: "username: " + deliver.ShortText(err.Error(), maxReplyText)}
-	}
-	password, err := s.cfg.Resolve(t.password)
-	if err != nil {
-		return &loginError{text: "password: " + deliver.ShortText(err.Error(), maxReplyText)}
-	}
 	_, offered := client.Extension("AUTH")
-	name, auth := choose(strings.Fields(strings.ToUpper(offered)), username, password, t.host)
+	name, auth := choose(strings.Fields(strings.ToUpper(offered)), t.username, t.password, t.host)
 	if auth == nil {
 		return &loginError{text: "the server offers no log-in that is known here: " + strings.Join(known, ", ")}
 	}
-	err = client.Auth(auth)
+	err := client.Auth(auth)
 	reply := replyOf(err)
 	switch {
 	case err == nil:

@@ -313,7 +313,7 @@ func TestServerClosesIdleConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = server.Close()
-	p := s.pools[targetOf(a.Contract.SMTP)]
+	p := poolOf(t, s, &a)
 	waitFor(t, "the end to arrive", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -325,6 +325,22 @@ func TestServerClosesIdleConnection(t *testing.T) {
 	}
 }
 
+// What a server says beyond its last reply is not taken for the answer to the next mail.
+func TestWordsBehindTheReplyEndTheConnection(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{"421 4.3.2 shutting down", "250 ok", "354 go on"} {
+		o := play(t, map[string]string{".": "250 taken\r\n" + more})
+		s := newSender(t)
+		a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
+		for range 3 {
+			mustSend(t, s, a)
+		}
+		if heard, want := o.commands(), strings.TrimSpace(strings.Repeat("EHLO MAIL RCPT DATA . ", 3)); heard != want {
+			t.Errorf("%s: heard %s, want %s", more, heard, want)
+		}
+	}
+}
+
 // It is noticed right before the write, too, when the end comes after the
 // attempt has taken the connection.
 func TestServerClosesConnectionBeforeTheSlot(t *testing.T) {
@@ -333,7 +349,7 @@ func TestServerClosesConnectionBeforeTheSlot(t *testing.T) {
 	s := newSender(t)
 	a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
 	mustSend(t, s, a)
-	p := s.pools[targetOf(a.Contract.SMTP)]
+	p := poolOf(t, s, &a)
 	p.ahead.Store(int64(time.Hour)) // it is taken at once
 	a.At = time.Now().Add(300 * time.Millisecond)
 	done := make(chan deliver.Result, 1)
@@ -362,7 +378,7 @@ func TestConnectionIsAskedAfterAWhile(t *testing.T) {
 		s := newSender(t)
 		a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
 		mustSend(t, s, a)
-		p := s.pools[targetOf(a.Contract.SMTP)]
+		p := poolOf(t, s, &a)
 		p.mu.Lock()
 		p.idle[0].idleSince = time.Now().Add(-2 * askAfter)
 		p.mu.Unlock()
@@ -381,7 +397,11 @@ func TestSlowConnectionIsKeptForTheNextSlot(t *testing.T) {
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(context.DeadlineExceeded)
-	p := s.borrow(a.Contract)
+	to, err := s.targetOf(a.Contract.SMTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.borrow(to, a.Contract.MaxInFlight)
 	defer s.giveBack(p)
 	if _, err := p.dial(ctx); err == nil {
 		t.Log("it was as fast as that") // then the connection is ours, and dropped

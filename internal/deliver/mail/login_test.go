@@ -74,18 +74,23 @@ func TestOldLogIns(t *testing.T) {
 func TestRepliesThatAskForLess(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"421 4.7.0 Too many connections from your host":          true,
-		"421 4.7.28 Our system has detected an unusual rate":     true,
-		"454 Throttling failure: Maximum sending rate exceeded.": true,
-		"451 4.7.650 temporarily rate limited":                   true,
-		"450 4.7.1 Error: too much mail from 1.2.3.4":            true,
-		"421 4.3.2 Too many concurrent sessions":                 true,
-		"452 4.5.3 Too many recipients":                          false,
-		"450 4.2.1 The user is receiving mail too quickly":       false,
-		"451 4.7.1 Greylisted, please try again later":           false,
-		"421 4.3.0 shutting down, moderate your expectations":    false,
-		"550 5.7.1 rate limit":                                   false,
-		"250 too many":                                           false,
+		"421 4.7.0 Too many connections from your host":                                       true,
+		"421 4.7.28 Our system has detected an unusual rate":                                  true,
+		"454 Throttling failure: Maximum sending rate exceeded.":                              true,
+		"451 4.7.650 temporarily rate limited":                                                true,
+		"450 4.7.1 Error: too much mail from 1.2.3.4":                                         true,
+		"421 4.3.2 Too many concurrent sessions":                                              true,
+		"452 4.5.3 Too many recipients":                                                       false,
+		"450 4.2.1 The user is receiving mail too quickly":                                    false,
+		"451 4.7.1 Greylisted, please try again later":                                        false,
+		"421 4.3.0 shutting down, moderate your expectations":                                 false,
+		"550 5.7.1 rate limit":                                                                false,
+		"250 too many":                                                                        false,
+		"421 4.4.2 Message submission rate for this client has exceeded the configured limit": true,
+		"421 4.4.2 mx.example Error: timeout exceeded":                                        false,
+		"452 too many recipients":                                                             false,
+		"421 too many messages in this connection":                                            false,
+		"421 4.7.0 Too many messages for this session":                                        false,
 	} {
 		reply := &textproto.Error{Code: int(text[0]-'0')*100 + int(text[1]-'0')*10 + int(text[2]-'0'), Msg: text[4:]}
 		if got := throttling(reply); got != want {

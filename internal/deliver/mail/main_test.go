@@ -133,6 +133,7 @@ func newOffice(t testing.TB, implicit bool, change ...func(*office)) *office {
 	}()
 	t.Cleanup(func() {
 		_ = o.Close()
+		_ = l.Close() // which Serve may not have told the server of yet
 		<-done
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -259,3 +260,13 @@ var authority = sync.OnceValue(func() *ca {
 })
 
 func (c *ca) server() *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c.cert}} }
+
+// poolOf is where a Sender keeps the connections for an attempt; nil: nowhere yet.
+func poolOf(t testing.TB, s *Sender, a *deliver.Attempt) *pool {
+	t.Helper()
+	to, err := s.targetOf(a.Contract.SMTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.pools[to]
+}

@@ -81,7 +81,7 @@ func (c *conn) stands(ctx context.Context) bool {
 	unhook := context.AfterFunc(ctx, c.close)
 	c.replies.left = maxReplyBytes
 	err := c.client.Noop()
-	return unhook() && err == nil
+	return unhook() && err == nil && c.client.Text.R.Buffered() == 0
 }
 
 func (p *pool) pop() *conn {
@@ -97,10 +97,11 @@ func (p *pool) pop() *conn {
 	return c
 }
 
-// put gives a connection back for the next Send, or closes it.
+// put gives a connection back for the next Send, or closes it. What the server
+// said and nobody has read would be taken for the answer to the next command.
 func (p *pool) put(c *conn) {
 	c.line.Keep()
-	if !p.push(c) {
+	if c.client.Text.R.Buffered() > 0 || !p.push(c) {
 		c.close()
 	}
 }

@@ -35,18 +35,21 @@ func replyText(step string, reply *textproto.Error) string {
 var (
 	// rateWords are how servers say that too much came at once.
 	rateWords = regexp.MustCompile(`(?i)\brate\b|rate.?limit|throttl|too (many|much|fast|quickly|frequent)|slow down|limit exceeded|exceeded.*limit`)
-	enhanced  = regexp.MustCompile(`^4\.(\d{1,3})\.\d{1,3}\b`)
+	// itsOwn is too much of one mail or one connection: to send others later is no cure.
+	itsOwn   = regexp.MustCompile(`(?i)too many (recipients|messages (in|on|per|for) (this|one|a) (connection|session))`)
+	enhanced = regexp.MustCompile(`^4\.(\d{1,3})\.\d{1,3}\b`)
 )
 
 // throttling says whether a reply asks to send less: of the 4xx with those
-// words, the ones that speak of the server and its policies. Of what they say of
-// one mailbox (4.2) or one mail (4.5) only that mail is put off.
+// words, the ones that speak of the server and its policies, and, where it ends
+// the connection, of the network. Of what they say of one mailbox (4.2) or one
+// mail (4.5) only that mail is put off.
 func throttling(reply *textproto.Error) bool {
-	if kind(reply) != 4 || !rateWords.MatchString(reply.Msg) {
+	if kind(reply) != 4 || !rateWords.MatchString(reply.Msg) || itsOwn.MatchString(reply.Msg) {
 		return false
 	}
 	m := enhanced.FindStringSubmatch(reply.Msg)
-	return m == nil || m[1] == "7" || m[1] == "3"
+	return m == nil || m[1] == "7" || m[1] == "3" || m[1] == "4" && reply.Code == closing
 }
 
 // notLetIn are the replies to any command that ask for a log-in (RFC 4954 §6).

@@ -156,6 +156,24 @@ func TestLogInsDoNotShareConnections(t *testing.T) {
 	}
 }
 
+// A password that was changed is that of the next mail: what was logged in with
+// the one before is not used any more.
+func TestChangedPasswordLogsInAgain(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, false)
+	value := password
+	s := newSender(t, func(c *Config) {
+		c.Resolve = func(s string) (string, error) { return strings.ReplaceAll(s, "${env:A}", value), nil }
+	})
+	a := attemptOf(t, o.addr, destination.StartTLS, hello())
+	a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, "${env:A}"
+	mustSend(t, s, a)
+	value = "B4D"
+	if r := s.Send(context.Background(), a); r.Outcome != job.OutcomeAuth {
+		t.Errorf("%+v, want %s", r, job.OutcomeAuth)
+	}
+}
+
 // What is sent reads as it was meant, whatever stands in it, and is the same in
 // every attempt.
 func TestWhatArrives(t *testing.T) {
@@ -476,7 +494,7 @@ func TestUnusedConnectionsEnd(t *testing.T) {
 	s := newSender(t, func(c *Config) { c.IdleTimeout = 20 * time.Millisecond })
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	mustSend(t, s, a)
-	p := s.pools[targetOf(a.Contract.SMTP)]
+	p := poolOf(t, s, &a)
 	waitFor(t, "the connection to be dropped", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()

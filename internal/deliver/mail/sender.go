@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tundish/internal/deliver"
-	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
@@ -31,7 +30,7 @@ type Config struct {
 	// not public. Default: none.
 	AllowPrivate []netip.Prefix
 	// Resolve gives what a reference in username or password stands for. It is
-	// called for each new connection. Default: the text itself.
+	// called for each mail. Default: the text itself.
 	Resolve func(string) (string, error)
 	// MaxIdlePerTarget is how many connections to one server, with one log-in,
 	// are kept while unused. Default: 256.
@@ -111,7 +110,11 @@ func (s *Sender) Send(ctx context.Context, a deliver.Attempt) (res deliver.Resul
 	if err != nil {
 		return deliver.Result{Outcome: job.OutcomeBadRequest, Error: deliver.ShortText(err.Error(), maxReplyText)}
 	}
-	p := s.borrow(a.Contract)
+	to, err := s.targetOf(a.Contract.SMTP)
+	if err != nil {
+		return connectResult(ctx, err)
+	}
+	p := s.borrow(to, a.Contract.MaxInFlight)
 	if p == nil {
 		return deliver.Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
@@ -135,9 +138,9 @@ func (s *Sender) Send(ctx context.Context, a deliver.Attempt) (res deliver.Resul
 	}
 }
 
-// borrow finds or makes the pool of a target; nil when the sender is closed.
-func (s *Sender) borrow(c *destination.Contract) *pool {
-	t := targetOf(c.SMTP)
+// borrow finds or makes the pool of a target, of which at most so many are in
+// flight; nil when the sender is closed.
+func (s *Sender) borrow(t target, most int) *pool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -148,7 +151,7 @@ func (s *Sender) borrow(c *destination.Contract) *pool {
 		p = &pool{s: s, target: t}
 		s.pools[t] = p
 	}
-	p.most.Store(int64(c.MaxInFlight))
+	p.most.Store(int64(most))
 	p.users++
 	return p
 }
