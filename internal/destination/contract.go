@@ -28,7 +28,8 @@ type Contract struct {
 	Retry       Retry
 	Breaker     Breaker
 	Adaptive    Adaptive
-	LearnLimits bool // rest when the destination says that its quota is used up
+	Verify      string // path that tells whether a job arrived; empty: nobody can be asked
+	LearnLimits bool   // rest when the destination says that its quota is used up
 	Retention   Retention
 	Paused      bool // the contract's own flag; the operator's pause is another
 

@@ -58,6 +58,7 @@ func decode(v *value, p *problems, e extent) *Contract {
 	c.Breaker = breaker(o.section("breaker"))
 	c.Adaptive = adaptive(o.section("adaptive"), c)
 	c.LearnLimits = o.flag("learn_limits")
+	c.Verify = verify(o.section("verify"))
 	c.Retention = retention(o.section("retention"))
 	c.Paused = o.flag("paused")
 	notBuilt(o)
@@ -72,7 +73,6 @@ func decode(v *value, p *problems, e extent) *Contract {
 func notBuilt(o *object) {
 	o.later("slots")
 	o.later("callback")
-	o.later("verify")
 	if v := o.get("secrets"); v != nil {
 		o.p.invalid(v, "secrets: are given through the API, with PUT, and nowhere else; use ${env:NAME} or ${file:/absolute/path}")
 	}
@@ -219,6 +219,29 @@ func adaptive(o *object, c *Contract) Adaptive {
 	a.Floor = floor
 	return a
 }
+
+// verify reads where the destination is asked about a job that is in doubt.
+func verify(o *object) string {
+	defer o.close()
+	path := o.text("path", "", maxVerifyBytes)
+	if path == "" {
+		return ""
+	}
+	named := strings.Contains(path, VerifyKey) || strings.Contains(path, VerifyID)
+	if !strings.HasPrefix(path, "/") || !named || strings.Contains(path, "..") || strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }) {
+		o.p.bad(o.get("path"), "a path below the target's URL that names the job, such as /payouts/"+VerifyKey+" or /find?id="+VerifyID)
+		return ""
+	}
+	return path
+}
+
+// What a verify path names the job by: the idempotency key that the destination got, or the job's id.
+const (
+	VerifyKey = "{key}"
+	VerifyID  = "{id}"
+
+	maxVerifyBytes = 1024
+)
 
 func retention(o *object) Retention {
 	defer o.close()

@@ -18,6 +18,7 @@ type Filled struct {
 	Retry       FilledRetry       `json:"retry"`
 	Breaker     FilledBreaker     `json:"breaker"`
 	Adaptive    FilledAdaptive    `json:"adaptive"`
+	Verify      *FilledVerify     `json:"verify,omitempty"`
 	LearnLimits bool              `json:"learn_limits"`
 	Retention   FilledRetention   `json:"retention"`
 	Paused      bool              `json:"paused"`
@@ -79,6 +80,11 @@ type FilledBreaker struct {
 	MaxOpenFor string `json:"max_open_for"`
 }
 
+// FilledVerify is where the destination is asked about a job in doubt.
+type FilledVerify struct {
+	Path string `json:"path"`
+}
+
 // FilledAdaptive is whether the rate follows the destination, and its floor.
 type FilledAdaptive struct {
 	Enabled bool    `json:"enabled"`
@@ -129,6 +135,7 @@ func Effective(c *Contract) Filled {
 			MaxOpenFor: FormatDuration(c.Breaker.MaxOpenFor),
 		},
 		Adaptive:    FilledAdaptive(c.Adaptive),
+		Verify:      filledVerify(c.Verify),
 		LearnLimits: c.LearnLimits,
 		Retention: FilledRetention{
 			Finished:    FormatDuration(c.Retention.Finished),
@@ -138,6 +145,13 @@ func Effective(c *Contract) Filled {
 		},
 		Paused: c.Paused,
 	}
+}
+
+func filledVerify(path string) *FilledVerify {
+	if path == "" {
+		return nil
+	}
+	return &FilledVerify{path}
 }
 
 func filledLimits(limits []Limit) []FilledLimit {

@@ -98,7 +98,7 @@ func TestEveryField(t *testing.T) {
 	          {"rate":10,"per":"1m"}],
 	"guard":"1%","max_in_flight":7,
 	"queue":{"capacity":5,"max_bytes":"1MiB","max_job_bytes":"2KiB","max_history_bytes":"3MiB","aging":"0s","when_paused":"refuse"},
-	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":true,"floor":0.25},"learn_limits":true,
+	"tenants":{"share":"50%","weights":{"m-17":2.5}},"delivery":"at_most_once","durability":"replica","adaptive":{"enabled":true,"floor":0.25},"learn_limits":true,"verify":{"path":"/jobs/{key}?id={id}"},
 	"idempotency":{"header":"X-Request-Id","prefix":"none"},
 	"retry":{"max_attempts":3,"max_age":"1h","min_backoff":"2s","max_backoff":"3s","max_retry_after":"1m","max_throttled":7},
 	"breaker":{"failures":3,"open_for":"2s","max_open_for":"3s"},
@@ -120,7 +120,7 @@ func TestEveryField(t *testing.T) {
 		Idempotency: Idempotency{Header: "X-Request-Id", Prefix: PrefixNone},
 		Retry: Retry{MaxAttempts: 3, MaxAge: time.Hour, MinBackoff: 2 * time.Second, MaxBackoff: 3 * time.Second,
 			MaxRetryAfter: time.Minute, MaxThrottled: 7},
-		Adaptive: Adaptive{Enabled: true, Floor: 0.25}, LearnLimits: true,
+		Adaptive: Adaptive{Enabled: true, Floor: 0.25}, LearnLimits: true, Verify: "/jobs/{key}?id={id}",
 		Breaker:   Breaker{Failures: 3, OpenFor: 2 * time.Second, MaxOpenFor: 3 * time.Second},
 		Retention: Retention{Finished: 2 * time.Hour, Dead: 72 * time.Hour, DeadMax: 4, Idempotency: 5 * time.Hour},
 		Paused:    true,
@@ -276,6 +276,9 @@ func TestRelations(t *testing.T) {
 		{`"retry":{"min_backoff":"20m"}`, "/retry/min_backoff", "retry.min_backoff (20m) must not be above retry.max_backoff (10m by default)"},
 		{`"retry":{"min_backoff":"20s","max_backoff":"10s"}`, "/retry/min_backoff", "retry.min_backoff (20s) must not be above retry.max_backoff (10s)"},
 		{`"retry":{"max_age":"5s"}`, "/retry/max_age", "target.http.timeout (10s by default) must not be above retry.max_age (5s)"},
+		{`"verify":{"path":"/a/{id}"}`, "/verify", "verify: is for http destinations with delivery: at_most_once; others send again"},
+		{`"verify":{"path":"/a"}`, "/verify/path", "path: \"/a\" is not allowed; give a path below the target's URL that names the job, such as /payouts/{key} or /find?id={id}"},
+		{`"verify":{"path":"a/{key}"}`, "/verify/path", "path: \"a/{key}\" is not allowed; give a path below the target's URL that names the job, such as /payouts/{key} or /find?id={id}"},
 		{`"adaptive":{"enabled":true,"floor":51}`, "/adaptive/floor", "floor: 51 is not allowed; give a number from 0.001 to 50, the rate of the limit that sets the pace, in its own unit"},
 		{`"breaker":{"open_for":"10m"}`, "/breaker/open_for", "breaker.open_for (10m) must not be above breaker.max_open_for (5m by default)"},
 		{`"delivery":"at_most_once"`, "/delivery", "delivery: at_most_once needs durability: replica or aof; with memory Redis may forget that a job was sent"},
@@ -303,7 +306,6 @@ func TestNotBuilt(t *testing.T) {
 		"slots":                  {`{}`},
 		"callback":               {`{}`},
 		"queue.scheduled":        {`10000`},
-		"verify":                 {`{}`},
 	} {
 		for _, v := range values {
 			_, _, err := ParseContract("bank", with(t, path, v))

@@ -53,6 +53,14 @@ func relations(c *Contract, root *value, p *problems) {
 	tlsFits(c, root, p)
 	onceNeedsDurability(c, root, p)
 	mailKeyHeader(c, root, p)
+	verifyHasAUse(c, root, p)
+}
+
+// verifyHasAUse: only what may not be sent twice is asked about, and only over HTTP.
+func verifyHasAUse(c *Contract, root *value, p *problems) {
+	if v := root.find("verify"); v != nil && c.Verify != "" && (c.Delivery != AtMostOnce || c.SMTP != nil) {
+		p.invalid(v, "verify: is for http destinations with delivery: at_most_once; others send again")
+	}
 }
 
 // onceNeedsDurability: a start that Redis may forget is no proof that nothing was sent.

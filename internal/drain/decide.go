@@ -31,7 +31,7 @@ func decide(c *destination.Contract, g *granted, j *job.Job, res deliver.Result,
 	case class == job.Success:
 		out.Kind = queue.KindDelivered
 	case c.Delivery == destination.AtMostOnce && doubtful(res):
-		out.Kind, out.Counts = queue.KindUnknown, true
+		doubt(c, g, j, &out, random)
 	case res.Outcome == job.OutcomeInterrupted:
 		out.Kind = queue.KindReturn
 	case class == job.Permanent, tooOld(c, g):
@@ -92,7 +92,11 @@ func healthOf(o job.Outcome) queue.Health {
 			return queue.HealthOK
 		}
 	case job.Retry, job.Ambiguous:
-		if o != job.OutcomeInterrupted {
+		switch o {
+		case job.OutcomeInterrupted:
+		case job.OutcomeNotArrived:
+			return queue.HealthOK
+		default:
 			return queue.HealthBad
 		}
 	}

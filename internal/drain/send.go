@@ -158,12 +158,18 @@ func (a *attempt) run() (result queue.Result, fault bool) {
 	}
 	ctx, cancel := context.WithTimeoutCause(a.d.cut, a.until+timeout-redisdb.Monotonic(), context.DeadlineExceeded)
 	defer cancel()
-	if (a.lease.Crashes > 0 || a.contract.Delivery == destination.AtMostOnce) && !a.markStarted(ctx) {
+	decide, request := decide, j
+	switch {
+	case a.lease.InDoubt && a.contract.Verify == "": // it was there when the doubt began
+		return unverified(&a.lease, j), false
+	case a.lease.InDoubt:
+		decide, request = decideDoubt, question(a.contract, j)
+	case (a.lease.Crashes > 0 || a.contract.Delivery == destination.AtMostOnce) && !a.markStarted(ctx):
 		return release(a.lease.Lease), false
 	}
 	a.d.cfg.Metrics.sendersBusy.Inc()
 	res := a.d.sender.Send(ctx, deliver.Attempt{
-		Lane: a.lane.name, Contract: a.contract, Job: j, Number: a.lease.Sent + 1, Key: j.DownstreamKey, Timeout: timeout,
+		Lane: a.lane.name, Contract: a.contract, Job: request, Number: a.lease.Sent + 1, Key: j.DownstreamKey, Timeout: timeout,
 		At:   a.moment(),
 		Gate: a.gate,
 		Writing: func() {

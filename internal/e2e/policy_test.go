@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,4 +174,56 @@ func TestAtMostOnceSendsOnce(t *testing.T) {
 		t.Errorf("states %v of %d jobs", states, jobs)
 	}
 	r.keepsRate("bank", site, rate, 2*(rate/10+2))
+}
+
+// In doubt the destination is asked, with a slot, and only what it has not is sent again.
+func TestAtMostOnceAsksBeforeItSendsAgain(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 50, 40
+	r := newRig(t, false, redistest.WithAOF(), redistest.WithConfig("appendfsync", "always"))
+	r.startEnqueuer()
+	r.startWorkers(2)
+	var mu sync.Mutex
+	has, paid := map[string]bool{}, map[string]int{} // by key
+	site := r.startBank(bank.Config{Latency: 5 * time.Millisecond, Script: func(n int, q *http.Request) *bank.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		key := q.Header.Get("Idempotency-Key")
+		if q.Method == http.MethodGet {
+			if q.URL.Path != "/payouts/"+key || q.ContentLength > 0 {
+				t.Errorf("asked for %s of %s", q.URL, key)
+			}
+			return &bank.Answer{Status: map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[has[key]]}
+		}
+		switch n % 3 {
+		case 0: // done, and the answer is lost
+			has[key] = true
+			paid[key]++
+			return &bank.Answer{HangUp: true}
+		case 1: // not done
+			return &bank.Answer{Status: http.StatusBadGateway}
+		}
+		has[key] = true
+		paid[key]++
+		return nil
+	}})
+	r.put("bank", contract{URL: site.url, Rate: rate, More: `, "delivery": "at_most_once", "durability": "aof", "verify": {"path": "/payouts/{key}"}, "breaker": {"failures": 0}`})
+	ids := r.push("bank", jobs)
+	r.eventually("no job left", patience, func() bool { return r.live("bank").Depth == 0 })
+	verified := 0
+	for _, id := range ids {
+		j := r.job("bank", id)
+		if j.State == "delivered" && j.Outcome == "verified" {
+			verified++
+		}
+		if n := paid[id]; n > 1 || j.State == "delivered" && n != 1 || j.State != "delivered" && j.State != "dead" && j.State != "unknown" {
+			t.Errorf("job %s is %s, %s, and was paid %d times", id, j.State, j.Outcome, n)
+		}
+	}
+	if verified == 0 {
+		t.Error("no job was verified")
+	}
+	if v := r.judge("bank", site, bank.Case{Rate: rate, Per: time.Second}); v.WorstWrite > rate {
+		t.Errorf("%s", v)
+	}
 }

@@ -40,6 +40,8 @@ const (
 	OutcomeInterrupted    Outcome = "interrupted"      // cut by our own stop
 	OutcomeNotSent        Outcome = "not_sent"         // the slot was over before the first byte
 	OutcomeBadRequest     Outcome = "unsendable"       // the stored request cannot be built
+	OutcomeVerified       Outcome = "verified"         // asked about a job in doubt, the destination has it
+	OutcomeNotArrived     Outcome = "not_arrived"      // and this time it has not
 	OutcomePostponed      Outcome = "postponed"        // smtp: 4xx, the server did not take the mail this time
 	OutcomeUnfinished     Outcome = "unfinished"       // smtp: ended before the mail was handed over, so nobody has it
 	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in, or there is no access token for it
@@ -68,6 +70,8 @@ var classes = map[Outcome]Class{
 	OutcomeInterrupted:    Ambiguous,
 	OutcomeNotSent:        Released,
 	OutcomeBadRequest:     Permanent,
+	OutcomeVerified:       Success,
+	OutcomeNotArrived:     Retry,
 	OutcomePostponed:      Retry,
 	OutcomeUnfinished:     Retry,
 	OutcomeAuth:           Retry, // a wrong password, or none at hand, must not lose jobs

@@ -23,6 +23,8 @@ var texts = map[Outcome]string{
 	OutcomeInterrupted:    "the worker stopped before an answer; the request may have arrived",
 	OutcomeNotSent:        "its slot was over before anything was sent",
 	OutcomeBadRequest:     "the stored job cannot be made a request",
+	OutcomeVerified:       "asked about it, the destination says that it has arrived",
+	OutcomeNotArrived:     "asked about it, the destination says that it has not arrived",
 	OutcomePostponed:      "the mail server did not take it this time",
 	OutcomeUnfinished:     "the connection ended before the mail was handed over",
 	OutcomeAuth:           "the destination did not accept our credentials, or there were none",

@@ -22,6 +22,7 @@ local function cancel(j, w, raw)
   if call('ZSCORE', K.leased, j.id) then return 'in_flight' end
   local t = tries_of({j.id})[1] or parse_header(call('HGET', K.jobs, j.id))
   if not t then return 'unreadable' end
+  if t.started == 2 then return 'in_flight' end -- it may have arrived
   if int(t.sent) ~= j.mark then return 'changed' end
   leave(w.b, j.id, t, call('ZSCORE', K.waiting, j.id) and 'waiting' or 'ready')
   finish(w.b, j.id, t, 'cancelled', 'cancelled', j.note, raw)

@@ -55,6 +55,7 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"delivery", string(c.Delivery),
 		"durability", string(c.Durability),
 		"adaptive", adaptiveFloor(c),
+		"verify", flag(c.Verify != ""),
 		"breaker", fmt.Sprintf("%d|%d|%d", c.Breaker.Failures, c.Breaker.OpenFor.Microseconds(), c.Breaker.MaxOpenFor.Microseconds()),
 	}, nil
 }

@@ -35,6 +35,13 @@ local function bury(b, id, state, reason, note, raw, env)
   if state == 'unknown' then b.unknown = b.unknown + 1 end
 end
 
+-- end_expired ends a job whose time is over; one in doubt may have arrived all the same.
+local function end_expired(b, id, t, where, raw)
+  leave(b, id, t, where)
+  if t.started == 2 then bury(b, id, 'unknown', 'expired', t.history, raw, call('HGET', K.jobs, id) or '')
+  else finish(b, id, t, 'expired', 'expired', t.history, raw) end
+end
+
 -- unbury takes out a dead or unknown job, which goes elsewhere.
 local function unbury(b, id, text)
   b.undead[#b.undead + 1] = id

@@ -1,7 +1,8 @@
 -- envelope: version 1, priority 1, order 14 hex, then expiry or nothing | size | key hash
 -- or - | tenant NUL; then the body, which no script reads.
 -- tries: token|sent|used|crashes|first|slot|order|expiry|size|key|started|tenant NUL history:
--- what settling needs, so that no body is read for it.
+-- what settling needs, so that no body is read for it. started: 0 no, 1 yes, 2 in doubt:
+-- it may have arrived, and the destination is asked before it is sent again.
 local NO_KEY = '-'
 
 local function order_time(order) return tonumber(string.sub(order, 1, 7), 16) * 268435456 + tonumber(string.sub(order, 8), 16) end

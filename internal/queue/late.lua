@@ -45,7 +45,7 @@ local function settle_missing(r, b, now, raw)
   if done then return 'again' end
   local text, state, t = buried_under(r.id, r.token)
   if not text then return 'gone' end
-  if not state or r.kind == 'unknown' or state == 'dead' and r.kind ~= 'delivered' then return 'again' end
+  if not state or r.kind == 'unknown' or r.kind == 'doubt' or state == 'dead' and r.kind ~= 'delivered' then return 'again' end
   if r.kind == 'delivered' then finish(b, r.id, t, 'delivered', r.outcome, r.note, raw)
   elseif r.kind == 'dead' then bury(b, r.id, 'dead', r.outcome, r.note, raw, t.env)
   elseif not revive(r, t, now, raw) then return 'again' end

@@ -1,7 +1,7 @@
 -- lease: up to A.want jobs, each with its slot. Answers the leases and why it stopped:
 -- empty, slot (the next slot is beyond the horizon, or for want of senders beyond half of it), cap, senders, more, none
 -- (nothing was wanted), held (by a cool-down or the breaker).
--- A lease: id, token, slot, sent, used, crashes, first, history, envelope.
+-- A lease: id, token, slot, sent, used, crashes, first, history, envelope, in doubt 0|1.
 
 -- sort_out parses the chosen jobs: those that may take a slot, and batches of
 -- expired, unreadable and bodiless ones. raw_at(i) is TIME at the i-th slot.
@@ -15,8 +15,7 @@ local function sort_out(chosen, n, raw_at, raw)
     local t = env and (tries[i] or parse_header(env))
     if not t then bury_unreadable(b, ids[i], env, {tenant = chosen[i].tenant, size = tries[i] and tries[i].size}, raw)
     elseif t.expiry > 0 and t.expiry <= raw_at(#good + 1) then
-      leave(b, ids[i], t, 'leased')
-      finish(b, ids[i], t, 'expired', 'expired', t.history, raw)
+      end_expired(b, ids[i], t, 'leased', raw)
     else good[#good + 1] = {id = ids[i], t = t, env = env, tenant = chosen[i].tenant, start = chosen[i].start} end
   end
   return good, members, b
@@ -26,8 +25,8 @@ local function grant_jobs(good, slots, list)
   local out, leased, tries, unexpire, paid, vt = {}, {}, {}, {}, {}, nil
   for i, g in ipairs(good) do
     local t, slot = g.t, slots[i]
-    t.token, t.slot, t.started = A.worker .. ':' .. A.call .. ':' .. i, slot, 0
-    out[i] = {g.id, t.token, int(slot), int(t.sent), int(t.used), int(t.crashes), int(t.first), t.history, g.env}
+    t.token, t.slot, t.started = A.worker .. ':' .. A.call .. ':' .. i, slot, t.started == 2 and 2 or 0
+    out[i] = {g.id, t.token, int(slot), int(t.sent), int(t.used), int(t.crashes), int(t.first), t.history, g.env, t.started == 2 and '1' or '0'}
     leased[#leased + 1] = int(slot + list.tolerance + C.timeout + 5000000) ; leased[#leased + 1] = g.id
     tries[#tries + 1] = g.id ; tries[#tries + 1] = format_try(t)
     if t.expiry > 0 then unexpire[#unexpire + 1] = g.id end

@@ -22,8 +22,7 @@ local function expire(raw)
   for i, id in ipairs(ids) do
     local t = tries[i]
     if t then
-      leave(b, id, t, call('ZSCORE', K.waiting, id) and 'waiting' or 'ready')
-      finish(b, id, t, 'expired', 'expired', t.history, raw)
+      end_expired(b, id, t, call('ZSCORE', K.waiting, id) and 'waiting' or 'ready', raw)
     end
   end
   write('ZREM', K.expires, ids)

@@ -45,9 +45,10 @@ local function recover(now, raw)
     if t then
       t.sent, t.crashes = t.sent + 1, t.crashes + ((t.crashes == 0 or t.started == 1) and 1 or 0)
       if t.first == 0 then t.first = t.slot end
-      -- At most once: what had started may have left, and is not sent again.
-      local ends = C.delivery == 'at_most_once' and t.started == 1 and 'unknown' or t.crashes >= MAX_CRASHES and 'dead'
-      t.started = 0
+      -- At most once: what had started may have left, and is not sent again, unless the destination can be asked.
+      local doubt = C.delivery == 'at_most_once' and t.started > 0
+      local ends = doubt and (C.verify ~= '1' or t.crashes >= MAX_CRASHES) and 'unknown' or t.crashes >= MAX_CRASHES and 'dead'
+      t.started = doubt and 2 or 0
       if ends then
         leave(b, id, t, 'leased')
         bury(b, id, ends, 'worker_crashed', with_token(t), raw, call('HGET', K.jobs, id) or '')

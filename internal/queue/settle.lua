@@ -1,6 +1,7 @@
 -- settle: results of attempts, eight arguments each from A.results on:
 -- id, token, kind, delay µs, outcome, note, counts, health.
--- kind: delivered, dead, unknown: ends; delay is how long the destination is to rest. retry: waits for delay. throttled: the
+-- kind: delivered, dead, unknown: ends; delay is how long the destination is to rest. retry: waits for delay. doubt: as
+-- retry, and the destination is asked before it is sent again. throttled: the
 -- destination said "later", in delay. return: back to its place. release: back, and
 -- no byte was written, so its slot is given back.
 -- counts: 1 when the attempt uses up one of the job's attempts; of a throttled one and an
@@ -13,7 +14,8 @@ local function settle_back(r, t, now, list, s)
     t.sent, t.used, t.history = t.sent + 1, t.used + (r.counts == '1' and 1 or 0), r.note
     if t.first == 0 then t.first = t.slot end
   elseif list then each_limit(list, 'refund', t.slot) end
-  t.token, t.started = '', 0
+  -- A doubt stays until a retry says that the job did not arrive.
+  t.token, t.started = '', (r.kind == 'doubt' or t.started == 2 and r.kind ~= 'retry') and 2 or 0
   if r.kind == 'throttled' then t.order = behind(t) end
   s.tries[#s.tries + 1] = r.id ; s.tries[#s.tries + 1] = format_try(t)
   s.unlease[#s.unlease + 1] = r.id
@@ -21,7 +23,7 @@ local function settle_back(r, t, now, list, s)
   if r.kind == 'throttled' then
     -- Jobs that were told "later" together do not come back together, and queue behind the others.
     s.waiting[#s.waiting + 1] = int(cool_down(r.delay, tonumber(r.counts), now) + t.slot % 1000000) ; s.waiting[#s.waiting + 1] = r.id
-  elseif r.kind == 'retry' then s.waiting[#s.waiting + 1] = int(now + math.max(0, r.delay)) ; s.waiting[#s.waiting + 1] = r.id
+  elseif r.kind == 'retry' or r.kind == 'doubt' then s.waiting[#s.waiting + 1] = int(now + math.max(0, r.delay)) ; s.waiting[#s.waiting + 1] = r.id
   else s.ready[#s.ready + 1] = {id = r.id, t = t} ; if released then s.back[t.tenant] = (s.back[t.tenant] or 0) + 1 end end
 end
 

@@ -32,6 +32,7 @@ const (
 	KindDelivered Kind = "delivered"
 	KindDead      Kind = "dead"
 	KindUnknown   Kind = "unknown"
+	KindDoubt     Kind = "doubt"     // wait for Delay, then ask the destination before it is sent again
 	KindRetry     Kind = "retry"     // wait for Delay, then go again
 	KindThrottled Kind = "throttled" // the destination said "later": in Delay
 	KindReturn    Kind = "return"    // back to its place, a request may have left
@@ -57,7 +58,7 @@ type Result struct {
 	ID      job.ID
 	Token   string
 	Kind    Kind
-	Delay   time.Duration // with KindRetry and KindThrottled; of an end: how long the destination is to rest
+	Delay   time.Duration // with KindRetry, KindDoubt and KindThrottled; of an end: how long the destination is to rest
 	Outcome string        // of the attempt, or the reason of the end
 	Note    []byte        // Note, encoded: what is shown of the job later
 	Counts  bool          // uses up one of the job's attempts
@@ -123,6 +124,7 @@ type Lease struct {
 	First    int64 // slot of the first attempt, 0: none
 	History  []byte
 	Envelope []byte
+	InDoubt  bool // it may have arrived: the destination is to be asked
 }
 
 // TurnStatus says whether a lane could be turned.
@@ -253,7 +255,7 @@ func (p *parser) lease(v any) Lease {
 	l := p.list(v)
 	return Lease{
 		ID: job.ID(p.text(l, 0)), Token: p.text(l, 1), Slot: p.number(l, 2), Sent: int(p.number(l, 3)), Used: int(p.number(l, 4)),
-		Crashes: int(p.number(l, 5)), First: p.number(l, 6), History: []byte(p.text(l, 7)), Envelope: []byte(p.text(l, 8)),
+		Crashes: int(p.number(l, 5)), First: p.number(l, 6), History: []byte(p.text(l, 7)), Envelope: []byte(p.text(l, 8)), InDoubt: p.number(l, 9) == 1,
 	}
 }
 
