@@ -29,6 +29,7 @@ test-process: ## tests that start and kill the real programs
 	@.ci/need redis-server redis-server
 	@.ci/need faketime faketime || echo 'tests that set the clock of Redis will be skipped' >&2
 	@.ci/gotest processes
+	@.ci/gotest chaos
 
 .PHONY: soak
 soak: ## a minute in which a random worker is killed each second

@@ -96,12 +96,15 @@ func TestShortSendersLetTheLaneGo(t *testing.T) {
 		if len(claims) > 150 || len(turns) > 150 {
 			t.Errorf("%d claims and %d turns in 5s without a sender to give: the lane is not left to others", len(claims), len(turns))
 		}
-		now := time.Now().UnixMicro()
-		w.change(func() {
-			if l.due > now+50_000 {
-				t.Errorf("the entry lies %dµs ahead, want it due for another worker", l.due-now)
+		ahead := int64(0)
+		for range 20 { // between a claim and its turn it lies a second ahead
+			w.change(func() { ahead = l.due - time.Now().UnixMicro() })
+			if ahead <= 50_000 {
+				return
 			}
-		})
+			w.run(time.Millisecond)
+		}
+		t.Errorf("the entry lies %dµs ahead, want it due for another worker", ahead)
 	})
 }
 
