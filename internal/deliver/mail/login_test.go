@@ -90,7 +90,7 @@ func TestRepliesThatAskForLess(t *testing.T) {
 		"421 4.4.2 mx.example Error: timeout exceeded":                                        false,
 		"452 too many recipients":                                                             false,
 		"421 too many messages in this connection":                                            false,
-		"421 4.7.0 Too many messages for this session":                                        false,
+		"421 4.7.0 Too many messages on this connection":                                      false,
 	} {
 		reply := &textproto.Error{Code: int(text[0]-'0')*100 + int(text[1]-'0')*10 + int(text[2]-'0'), Msg: text[4:]}
 		if got := throttling(reply); got != want {
