@@ -220,6 +220,25 @@ func TestBytesOfATurnAreBounded(t *testing.T) {
 	b.checkDump()
 }
 
+// Jobs cost a call more than their bodies: many of a middling size are no more for Redis than few large ones.
+func TestJobsCountBesideTheirBodies(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(1000), `"max_in_flight":1000`)
+	b.acceptLarge(70, 10<<10)
+	if r := b.turn(100); len(r.Leases) < 45 || len(r.Leases) > 50 || r.Why != "more" {
+		t.Errorf("%d leases of 10 KiB, %s", len(r.Leases), r.Why)
+	}
+	ends := make([]Result, 70)
+	for i := range ends {
+		ends[i] = Result{Kind: KindDead, Bytes: 10 << 10}
+	}
+	if n := Fit(ends); n < 45 || n > 51 {
+		t.Errorf("%d ends fit", n)
+	}
+	b.checkDump()
+}
+
 // TestFullLaneDropsExpiredJobs before it refuses, by count and by bytes, also while paused.
 func TestFullLaneDropsExpiredJobs(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"tundish/internal/destination"
 	"tundish/internal/job"
+	"tundish/internal/redisdb"
 	"tundish/internal/redistest"
 )
 
@@ -49,6 +50,7 @@ func TestReplicaConfirmsPushesAndStarts(t *testing.T) {
 	if first, repeated := b.unconfirmed(destination.Replica); !first || !repeated {
 		t.Errorf("with a stopped replica: unconfirmed %v, %v", first, repeated)
 	}
+	b.repeatsElsewhere(t, master)
 	leases = b.turn(1).Leases
 	if held, err := b.s.Start(t.Context(), b.lane, destination.Replica, leases); err != nil || held[0] {
 		t.Errorf("start with a stopped replica: %v, %v", held, err)
@@ -57,6 +59,28 @@ func TestReplicaConfirmsPushesAndStarts(t *testing.T) {
 		t.Errorf("memory asks nobody: unconfirmed %v, %v", first, repeated)
 	}
 	replica.Cont(t)
+}
+
+// repeatsElsewhere repeats an unconfirmed push over a connection that has written
+// nothing yet: what others wrote must not count as confirmed by its silence.
+func (b *bench) repeatsElsewhere(t *testing.T, master *redistest.Server) {
+	t.Helper()
+	j := newJob("")
+	j.IdempotencyKey = "elsewhere"
+	if r, err := b.s.PushDurable(t.Context(), b.lane, destination.Replica, []*job.Job{j}); err != nil || !r[0].Unconfirmed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	db, err := redisdb.Open(t.Context(), redisdb.Config{Namespace: b.db.Keys().Namespace(), URL: master.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	again := *j
+	again.ID = job.NewID()
+	r, err := New(db).PushDurable(t.Context(), b.lane, destination.Replica, []*job.Job{&again})
+	if err != nil || r[0].Verdict != Replayed || !r[0].Unconfirmed {
+		t.Errorf("repeated elsewhere: %+v, %v", r, err)
+	}
 }
 
 // The server here may be older than WAITAOF or not: with appendfsync always both can confirm.

@@ -221,6 +221,28 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	})
 }
 
+// Who holds jobs gives them back when the breaker opens; what is on its way then and
+// fails behind the probe that closes it was sent before: it tells nothing.
+func TestBreakerHearsOnlyOfWhatFollows(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		b.accept(newJobs(10, "")...)
+		leases := b.lease(6)
+		before := b.turn(0).Epoch
+		b.holds("held", bad(leases[0]), bad(leases[1]), bad(leases[2]))
+		if r := b.turn(0); r.Epoch != before+1 {
+			t.Errorf("epoch %d, want %d: workers must give back what they hold", r.Epoch, before+1)
+		}
+		b.pass(2100 * time.Millisecond)
+		b.turn(0, result(b.lease(1)[0], KindDelivered, HealthOK))
+		b.turn(0, bad(leases[3]), bad(leases[4]), bad(leases[5]))
+		if live := b.live(); live.State != "running" {
+			t.Errorf("%+v", live)
+		}
+		b.checkDump()
+	})
+}
+
 func TestBreakerGrowsAndIsCapped(t *testing.T) {
 	t.Parallel()
 	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
