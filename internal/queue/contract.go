@@ -53,7 +53,6 @@ func compile(c *destination.Contract, written []byte) ([]any, error) {
 		"keep_dead", c.Retention.Dead.Microseconds(),
 		"dead_max", c.Retention.DeadMax,
 		"delivery", string(c.Delivery),
-		"durability", string(c.Durability),
 		"adaptive", adaptiveFloor(c),
 		"verify", flag(c.Verify != ""),
 		"breaker", fmt.Sprintf("%d|%d|%d", c.Breaker.Failures, c.Breaker.OpenFor.Microseconds(), c.Breaker.MaxOpenFor.Microseconds()),

@@ -62,7 +62,7 @@ func TestReplicaConfirmsPushesAndStarts(t *testing.T) {
 }
 
 // repeatsElsewhere repeats an unconfirmed push over a connection that has written
-// nothing yet: what others wrote must not count as confirmed by its silence.
+// nothing: what others wrote must not count as confirmed by its silence.
 func (b *bench) repeatsElsewhere(t *testing.T, master *redistest.Server) {
 	t.Helper()
 	j := newJob("")

@@ -2,7 +2,7 @@
 local function load_contract()
   fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
     'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',
-    'breaker', 'delivery', 'durability', 'adaptive', 'verify'}, C)
+    'breaker', 'delivery', 'adaptive', 'verify'}, C)
   if not C.version and not C.limits then return 'no_lane' end
   for _, n in ipairs({'version', 'gen', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history', 'share',
     'aging', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max'}) do

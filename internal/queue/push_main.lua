@@ -77,8 +77,6 @@ local function push()
     store(w)
     plan_earlier(next_look(list, now, raw, paused, 'empty'), now)
   end
-  -- A repeated push is confirmed by what this connection has written, so it writes.
-  if C.durability and C.durability ~= 'memory' then W.asked = int(raw) end
   save_state()
   return {'ok', int(C.capacity), real(rate), paused and 1 or 0, replies, counted}
 end

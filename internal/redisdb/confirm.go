@@ -20,7 +20,8 @@ const (
 )
 
 // RunConfirmed executes a script at most once and asks, on the same connection,
-// whether what it wrote is durable: both commands count what that connection wrote.
+// whether what it wrote or found written is durable: both commands count all that the
+// server had written when it last answered that connection.
 // A script that ran and was not confirmed in time is no error.
 func (db *DB) RunConfirmed(ctx context.Context, d Durability, within time.Duration, s *Script, keys []string, args ...any) (value any, confirmed bool, err error) {
 	if d == Answered {
