@@ -8,11 +8,13 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
@@ -38,6 +40,7 @@ func TestAnswers(t *testing.T) {
 		"timeout reply":     {"HTTP/1.1 408 No\r\nContent-Length: 0\r\n\r\n", job.OutcomeTimeoutReply, 408, 0, "HTTP 408 Request Timeout"},
 		"too early":         {"HTTP/1.1 425 No\r\nContent-Length: 0\r\n\r\n", job.OutcomeTooEarly, 425, 0, "HTTP 425 Too Early"},
 		"rejected":          {"HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n", job.OutcomeRejected, 422, 0, "HTTP 422 Unprocessable Entity"},
+		"not let in":        {"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", job.OutcomeAuth, 401, 0, "HTTP 401 Unauthorized"},
 		"unavailable":       {"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", job.OutcomeServerError, 503, 0, "HTTP 503 Service Unavailable"},
 		"unavailable until": {"HTTP/1.1 503 No\r\nRetry-After: 2\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n", job.OutcomeThrottled, 503, 3 * time.Second, "HTTP 503 Service Unavailable"},
 		"unreadable after":  {"HTTP/1.1 503 No\r\nRetry-After: soon\r\nContent-Length: 0\r\n\r\n", job.OutcomeThrottled, 503, 0, "HTTP 503 Service Unavailable"},
@@ -258,5 +261,32 @@ func TestShort(t *testing.T) {
 	got := short(strings.Repeat("ü", maxErrorBytes))
 	if len(got) > maxErrorBytes+len("…") || !strings.HasSuffix(got, "ü…") {
 		t.Errorf("%d bytes, %q", len(got), got)
+	}
+}
+
+// A contract's credentials that are refused are every job's trouble, and a job's own
+// are its own: those end it, and do not make the destination look ill.
+func TestRefusedCredentialsBlameWhoGaveThem(t *testing.T) {
+	t.Parallel()
+	d := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	t.Cleanup(d.Close)
+	s := newSender(t)
+	of := []destination.Header{{Name: "Authorization", Value: "Bearer old"}}
+	own := []job.Header{{Name: "authorization", Value: "Bearer mine"}}
+	for name, tc := range map[string]struct {
+		contract []destination.Header
+		job      []job.Header
+		want     job.Outcome
+	}{
+		"none":           {nil, nil, job.OutcomeAuth},
+		"the contract's": {of, nil, job.OutcomeAuth},
+		"the job's":      {nil, own, job.OutcomeRejected},
+		"both":           {of, own, job.OutcomeAuth}, // the job's is not sent
+	} {
+		a := attemptTo(d.URL)
+		a.Contract.Target.Headers, a.Job.Request.Headers = tc.contract, tc.job
+		if r := s.Send(background, a); r.Outcome != tc.want || r.HTTPStatus != http.StatusUnauthorized {
+			t.Errorf("%s: %+v, want %s", name, r, tc.want)
+		}
 	}
 }

@@ -75,18 +75,18 @@ func tokenResult(ctx context.Context, err error) Result {
 }
 
 // answered follows an answer to a request that carried a token. A 401 makes the
-// token be fetched again, once: the job comes back for the next one. When that
-// is refused as well, the answer stands, unless others were let in with it.
+// token be fetched again, once.
 func (t *token) answered(res *Result) {
-	if t == nil || res.HTTPStatus == 0 {
-		return
-	}
-	if res.HTTPStatus != http.StatusUnauthorized {
-		t.good.Store(true)
-		return
-	}
-	if t.of.drop(t) {
-		res.Outcome = job.OutcomeAuth
+	if t != nil && res.HTTPStatus == http.StatusUnauthorized {
+		t.of.drop(t)
 		res.Error = fmt.Sprintf("%s: the token was refused", statusText(res.HTTPStatus))
+	}
+}
+
+// answered follows an answer. A 401 says of the contract's credentials that all
+// jobs are refused for; of the job's own that this job is.
+func (o *outgoing) answered(res *Result) {
+	if o.own && res.HTTPStatus == http.StatusUnauthorized {
+		res.Outcome = job.OutcomeRejected
 	}
 }

@@ -25,6 +25,7 @@ type outgoing struct {
 	body   []byte
 	keep   *destination.KeepResponse
 	hide   hiding // what must not be kept
+	own    bool   // the job brought its Authorization
 }
 
 // build makes the request of an attempt. An error means that it can never be sent.
@@ -117,6 +118,7 @@ func (o *outgoing) jobHeaders(a *Attempt) error {
 		if name == "Authorization" && contracted {
 			continue
 		}
+		o.own = o.own || name == "Authorization"
 		if !given[name] {
 			o.header.Del(name)
 			given[name] = true

@@ -166,6 +166,7 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 	if err != nil {
 		return Result{Outcome: job.OutcomeBadRequest, Error: short(err.Error())}
 	}
+	defer func() { out.answered(&res) }()
 	p, err := s.borrow(out.target)
 	if err != nil {
 		return faulty(err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -45,9 +44,8 @@ type token struct {
 	of         *tokenOf
 	value      string
 	got, until time.Time
-	renewed    time.Time   // from when on a new one is fetched beside
-	again      bool        // it was fetched because another was refused
-	good       atomic.Bool // the destination took it
+	renewed    time.Time // from when on a new one is fetched beside
+	again      bool      // it was fetched because another was refused
 }
 
 func newToken(value string, got time.Time, life time.Duration) *token {
@@ -145,17 +143,15 @@ func (t *tokenOf) start() {
 
 // drop takes a refused token out of use and says whether the job may come back:
 // for another, or because this one is good for others.
-func (t *tokenOf) drop(tok *token) bool {
+func (t *tokenOf) drop(tok *token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.token != tok {
-		return true // there is another already
+		return // there is another already
 	}
-	if tok.again && time.Since(tok.got) < dropAgain {
-		return tok.good.Load()
+	if !tok.again || time.Since(tok.got) >= dropAgain {
+		t.token, t.refused = nil, tok.value
 	}
-	t.token, t.refused = nil, tok.value
-	return true
 }
 
 // obtain takes the token that another worker has fetched, or fetches one for all.

@@ -118,8 +118,8 @@ func TestTokenIsFetchedOnceAndUsed(t *testing.T) {
 	}
 }
 
-// A refused token is fetched again, once: the job comes back for it. When the
-// next one is refused as well, the answer stands.
+// A refused token is fetched again, once: the job comes back for it, and also
+// when the next one is refused as well.
 func TestRefusedTokenIsFetchedAgainOnce(t *testing.T) {
 	t.Parallel()
 	i, d := newIssuer(t), newTaker(t)
@@ -130,7 +130,7 @@ func TestRefusedTokenIsFetchedAgainOnce(t *testing.T) {
 	}
 	send(job.OutcomeAuth, true)
 	for range 3 {
-		send(job.OutcomeRejected, true)
+		send(job.OutcomeAuth, true)
 	}
 	if i.count() != 2 {
 		t.Errorf("%d tokens fetched, want 2 (%v)", i.count(), d.came)

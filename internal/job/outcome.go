@@ -97,6 +97,8 @@ func OutcomeOfStatus(status int, retryAfter bool) Outcome {
 		return OutcomeDelivered
 	case status >= 300 && status <= 399:
 		return OutcomeRedirect
+	case status == 401:
+		return OutcomeAuth
 	case status == 408:
 		return OutcomeTimeoutReply
 	case status == 425:
