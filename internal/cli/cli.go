@@ -115,6 +115,7 @@ func (s *session) do(ctx context.Context, args []string) error {
 		kong.Writers(s.stdout, s.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.Resolvers(environment(s.getenv)),
+		kong.ExplicitGroups([]kong.Group{{Key: "always", Title: "Flags of every command:"}}),
 	}
 	options = append(options, s.programs.commands()...)
 	parser, err := kong.New(&g, options...)

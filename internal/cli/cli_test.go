@@ -42,6 +42,8 @@ func TestUsage(t *testing.T) {
 		{"no such destinations file", []string{"apply", "-f", "/nonexistent/x"}, exitUsage, []string{"/nonexistent/x"}},
 		{"no such key file", []string{"get", "--key-file", "/nonexistent/x"}, exitUsage, []string{"--key-file"}},
 		{"body that is no text", []string{"push", "bank", "-d", "\xff"}, exitUsage, []string{"UTF-8"}},
+		{"body that was to be read", []string{"push", "bank", "-d", "@hunter2.json"}, exitUsage, []string{"-d: ", "$(cat FILE)"}},
+		{"body cut short", []string{"push", "bank", "-d", ` {"card": "hunter2"`}, exitUsage, []string{"-d: ", "JSON"}},
 		{"report of the bank nowhere", []string{"bank", "--listen", "127.0.0.1:0", "--report-file", "/nonexistent/x", "-o", "xml"}, exitUsage, []string{"--report-file: ", "--output"}},
 		{"bank without a rate", []string{"bank", "--rate", "0"}, exitUsage, []string{"/rate"}},
 	}
@@ -65,7 +67,11 @@ func TestUsage(t *testing.T) {
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	world{}.run(t.Context(), "--help").want(t, exitDone, "Exit codes", "")
-	world{}.run(t.Context(), "push", "--help").want(t, exitDone, "--from-line", "")
+	help := world{}.run(t.Context(), "push", "--help")
+	help.want(t, exitDone, "--from-line", "")
+	if own, all := strings.Index(help.stdout, "--data"), strings.Index(help.stdout, "--server"); own > all {
+		t.Errorf("the command's own flags stand behind those of every command:\n%s", help.stdout)
+	}
 	w := world{programs: Programs{Version: "1.2.3"}}
 	w.run(t.Context(), "version").want(t, exitDone, "tundish 1.2.3 (go", "")
 	w.run(t.Context(), "version", "-o", "name").want(t, exitDone, "1.2.3\n", "")

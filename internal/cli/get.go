@@ -155,10 +155,10 @@ func (s *session) showList(body []byte, raw []json.RawMessage) error {
 		if len(docs) == 0 {
 			return
 		}
-		t.row("NAME", "STATE", "RATE", "DEPTH", "OLDEST", "DRAIN")
+		t.row("NAME", "STATE", "RATE", "DEPTH", "OLDEST", "DRAIN", "DEAD", "UNKNOWN", "WHY")
 		for i := range docs {
 			d := &docs[i]
-			t.row(d.Name, d.state(), d.rate(), d.depth(), d.oldest(), d.drain())
+			t.row(d.Name, d.state(), d.rate(), d.depth(), d.oldest(), d.drain(), fmt.Sprint(d.Live.Dead), fmt.Sprint(d.Live.Unknown), d.why())
 		}
 	}})
 }
@@ -170,6 +170,9 @@ func (d *destinationDoc) state() string {
 	}
 	return d.Live.State
 }
+
+// why is what stands behind a state, so that nobody has to ask for each.
+func (d *destinationDoc) why() string { return strings.Join(d.Live.StateReasons, "; ") }
 
 func (d *destinationDoc) rate() string {
 	if d.Effective == nil && d.Live.RatePerSecond == 0 {
@@ -222,7 +225,8 @@ func span(ms int64) string {
 func (d *destinationDoc) details(t *table) {
 	l := &d.Live
 	t.field("name", "%s", d.Name)
-	t.field("state", "%s", strings.Join(append([]string{l.State}, l.StateReasons...), "; "))
+	t.field("state", "%s", l.State)
+	t.field("why", "%s", d.why())
 	t.field("faulty", "%s", d.Faulty)
 	t.field("source", "%s", d.source())
 	t.field("version", "%d", d.Version)
@@ -266,7 +270,11 @@ func (d *destinationDoc) contract(t *table) {
 		if l.Burst > 0 {
 			burst = fmt.Sprintf(", burst %d", l.Burst)
 		}
-		t.field("limit", "%s: %s, %d per %s%s", l.Name, l.Algorithm, l.Rate, l.Per, burst)
+		name := l.Name + ": "
+		if l.Name == l.Algorithm { // it was given none
+			name = ""
+		}
+		t.field("limit", "%s%s, %d per %s%s", name, l.Algorithm, l.Rate, l.Per, burst)
 	}
 	t.field("in flight", "at most %d", e.MaxInFlight)
 	t.field("retry", "%d attempts within %s", e.Retry.MaxAttempts, e.Retry.MaxAge)

@@ -9,10 +9,10 @@ import (
 
 const bankDoc = `{"name":"bank","source":{"kind":"file","set":"payments","revision":7},"version":3,"contract":{"name":"bank"},
 "effective":{"name":"bank","target":{"http":{"url":"https://bank.example/v1","method":"POST","timeout":"10s"}},
-"limits":[{"name":"tps","algorithm":"token_bucket","rate":50,"per":"1s","burst":5}],"max_in_flight":100,"queue":{"capacity":10000},
+"limits":[{"name":"tps","algorithm":"token_bucket","rate":50,"per":"1s","burst":5},{"name":"leaky_bucket","algorithm":"leaky_bucket","rate":9,"per":"1m"}],"max_in_flight":100,"queue":{"capacity":10000},
 "retry":{"max_attempts":8,"max_age":"24h"}},"warnings":["guard: odd"],
 "live":{"state":"paused","state_reasons":["paused by operator: mid\u001bday"],"depth":120,"ready":100,"waiting":15,"leased":5,
-"dead":2,"size_bytes":2048,"oldest_age_ms":72500,"drain_ms":2410,"rate_per_second":49.7512}}`
+"dead":2,"unknown":1,"size_bytes":2048,"oldest_age_ms":72500,"drain_ms":2410,"rate_per_second":49.7512}}`
 
 func TestGet(t *testing.T) {
 	t.Parallel()
@@ -28,20 +28,22 @@ func TestGet(t *testing.T) {
 		want string // all of stdout
 	}{
 		{"table", nil, `
-NAME  STATE   RATE     DEPTH      OLDEST  DRAIN
-bank  paused  49.75/s  120/10000  1m12s   2.4s
-idle  faulty  -        0          -       -
+NAME  STATE   RATE     DEPTH      OLDEST  DRAIN  DEAD  UNKNOWN  WHY
+bank  paused  49.75/s  120/10000  1m12s   2.4s   2     1        paused by operator: mid day
+idle  faulty  -        0          -       -      0     0
 `},
 		{"names", []string{"-o", "name"}, "\nbank\nidle\n"},
 		{"json untouched", []string{"-o", "json"}, "\n" + list + "\n"},
 		{"one, json untouched", []string{"bank", "-o", "json"}, "\n" + bankDoc + "\n"},
 		{"one", []string{"bank"}, `
 name       bank
-state      paused; paused by operator: mid day
+state      paused
+why        paused by operator: mid day
 source     file of set payments, revision 7
 version    3
 target     POST https://bank.example/v1, timeout 10s
 limit      tps: token_bucket, 50 per 1s, burst 5
+limit      leaky_bucket, 9 per 1m
 in flight  at most 100
 retry      8 attempts within 24h
 rate       49.75/s as granted
@@ -50,7 +52,7 @@ size       2.0 KiB
 oldest     1m12s
 drain      2.4s
 dead       2
-unknown    0
+unknown    1
 warning    guard: odd
 `},
 	}
@@ -88,20 +90,22 @@ func TestGetPages(t *testing.T) {
 func TestJob(t *testing.T) {
 	t.Parallel()
 	doc := `{"id":"AaIs","destination":"bank","state":"waiting","outcome":"server_error","priority":5,"created_at":"2026-12-01T09:00:00.000Z","deliver_at":null,
-"attempts":[{"number":1,"started_at":"2026-12-01T09:00:01.000Z","duration_ms":21,"outcome":"server_error","http_status":500,"error":"bad\nday"}],
+"attempts":[{"number":1,"started_at":"2026-12-01T09:00:01.000Z","duration_ms":21,"outcome":"server_error","http_status":500,"error":"bad\nday","text":"the destination failed"}],
+"response":{"http_status":500,"body":"no such account\n"},
 "position":3,"waiting_for":"back_off","metadata":{"b":"2","a":"1"}}`
 	f := newFakeAPI(t, map[string]http.HandlerFunc{"GET /v1/destinations/bank/jobs/{id}": says(http.StatusOK, doc)})
 	e := world{}.run(t.Context(), "job", "bank", "AaIs", "--server", f.URL)
 	want := `id           AaIs
 destination  bank
 state        waiting
-outcome      server_error
+outcome      server_error: the destination failed
 waits for    back_off
 before it    3
 priority     5
 created      2026-12-01T09:00:00.000Z
 metadata     a=1
 metadata     b=2
+answer       no such account
 attempt 1    2026-12-01T09:00:01.000Z server_error 500 in 21 ms: bad day
 `
 	if e.code != exitDone || e.stdout != want {

@@ -48,12 +48,12 @@ type grammar struct {
 // flags are those of every command. All are text until check has looked at
 // them, so that every bad value is reported at once.
 type flags struct {
-	Server  string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The API; also TUNDISH_SERVER. Default: ${default}."`
-	KeyFile string `name:"key-file" placeholder:"FILE" help:"File with the key, instead of TUNDISH_KEY; also TUNDISH_KEY_FILE."`
-	Output  string `short:"o" default:"table" placeholder:"FORM" help:"table, json, yaml or name; also TUNDISH_OUTPUT."`
-	Timeout string `placeholder:"DURATION" help:"Give up after so long, such as 30s; also TUNDISH_TIMEOUT. Default: never, but 30s for each request."`
-	Yes     bool   `help:"Do not ask."`
-	Quiet   bool   `short:"q" help:"No talk and no progress."`
+	Server  string `default:"http://127.0.0.1:8080" placeholder:"URL" group:"always" help:"The API; also TUNDISH_SERVER. Default: ${default}."`
+	KeyFile string `name:"key-file" placeholder:"FILE" group:"always" help:"File with the key, instead of TUNDISH_KEY; also TUNDISH_KEY_FILE."`
+	Output  string `short:"o" default:"table" placeholder:"FORM" group:"always" help:"table, json, yaml or name; also TUNDISH_OUTPUT."`
+	Timeout string `placeholder:"DURATION" group:"always" help:"Give up after so long, such as 30s; also TUNDISH_TIMEOUT. Default: never, but 30s for each request."`
+	Yes     bool   `group:"always" help:"Do not ask."`
+	Quiet   bool   `short:"q" group:"always" help:"No talk and no progress."`
 }
 
 // The forms of output.

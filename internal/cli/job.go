@@ -37,10 +37,15 @@ type jobDoc struct {
 	EstimatedSendAt string            `json:"estimated_send_at"`
 	WaitingFor      string            `json:"waiting_for"`
 	Metadata        map[string]string `json:"metadata"`
+	Response        struct {
+		HTTPStatus int    `json:"http_status"`
+		Body       string `json:"body"`
+	} `json:"response"`
 }
 
 type attemptDoc struct {
 	Number     int    `json:"number"`
+	Text       string `json:"text"`
 	StartedAt  string `json:"started_at"`
 	DurationMS int64  `json:"duration_ms"`
 	Outcome    string `json:"outcome"`
@@ -86,7 +91,7 @@ func (j *jobDoc) details(t *table) {
 	t.field("id", "%s", j.ID)
 	t.field("destination", "%s", j.Destination)
 	t.field("state", "%s", j.State)
-	t.field("outcome", "%s", j.Outcome)
+	t.field("outcome", "%s", j.outcome())
 	t.field("waits for", "%s", j.WaitingFor)
 	if j.WaitingFor != "" {
 		t.field("before it", "%d", j.Position)
@@ -106,6 +111,9 @@ func (j *jobDoc) details(t *table) {
 	for _, name := range slices.Sorted(maps.Keys(j.Metadata)) {
 		t.field("metadata", "%s=%s", name, j.Metadata[name])
 	}
+	if j.Response.Body != "" {
+		t.field("answer", "%.500s", j.Response.Body)
+	}
 	for _, a := range j.Attempts {
 		status := ""
 		if a.HTTPStatus != 0 {
@@ -117,4 +125,12 @@ func (j *jobDoc) details(t *table) {
 		}
 		t.field("attempt "+strconv.Itoa(a.Number), "%s %s%s in %d ms%s", a.StartedAt, a.Outcome, status, a.DurationMS, reason)
 	}
+}
+
+// outcome is the word of the last attempt, with what it means.
+func (j *jobDoc) outcome() string {
+	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].Outcome == j.Outcome && j.Attempts[n-1].Text != "" && j.State != "delivered" {
+		return j.Outcome + ": " + j.Attempts[n-1].Text
+	}
+	return j.Outcome
 }

@@ -108,7 +108,7 @@ func TestOrphansAreShown(t *testing.T) {
 		"GET /v1/destinations/{d}": says(200, listed("gone", "orphaned", "default", `,"state_reasons":["orphaned: no file names it"]`)),
 	})
 	world{}.run(t.Context(), "get", "--server", f.URL).want(t, exitDone, "running (orphaned)", "")
-	world{}.run(t.Context(), "get", "gone", "--server", f.URL).want(t, exitDone, "running; orphaned: no file names it", "")
+	world{}.run(t.Context(), "get", "gone", "--server", f.URL).want(t, exitDone, "running\nwhy      orphaned: no file names it", "")
 }
 
 // A wrong key is not waited for, though the answer tells a time.

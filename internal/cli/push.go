@@ -16,7 +16,7 @@ type pushCmd struct {
 	remote
 	Destination string  `arg:"" help:"The destination."`
 	File        string  `xor:"what" placeholder:"FILE" help:"Jobs to push, one JSON object a line (NDJSON); - is stdin."`
-	Data        *string `short:"d" xor:"what" placeholder:"BODY" help:"Body of one job: JSON is sent as JSON, all else as text."`
+	Data        *string `short:"d" xor:"what" placeholder:"BODY" help:"Body of one job: JSON is sent as JSON, other text as text."`
 
 	Key      string   `group:"With -d:" help:"Idempotency key; a repeated one makes no second job."`
 	Tenant   string   `group:"With -d:" help:"Fairness key."`
@@ -69,6 +69,7 @@ func (c *pushCmd) checkJob(p *problems) {
 	if c.FromLine != "" || c.Run != "" {
 		p.add("--from-line and --run go with --file")
 	}
+	c.checkData(p)
 	if c.Priority != "" {
 		p.whole("--priority", c.Priority, 0, job.MaxPriority)
 	}
@@ -78,6 +79,21 @@ func (c *pushCmd) checkJob(p *problems) {
 	for _, h := range c.Header {
 		if _, _, ok := header(h); !ok {
 			p.add(`--header: give NAME: VALUE, such as "X-Ref: a1"`) // not repeated: it may be a secret
+		}
+	}
+}
+
+// checkData refuses what was probably meant otherwise; the wrong body of a payment
+// is worse than a question. It does not repeat the body.
+func (c *pushCmd) checkData(p *problems) {
+	const instead = "if it is meant as it stands, push it with --file, as body_text"
+	text := strings.TrimSpace(*c.Data)
+	switch {
+	case strings.HasPrefix(text, "@"):
+		p.add(`-d: reads no files: give -d "$(cat FILE)"; %s`, instead)
+	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
+		if !json.Valid([]byte(text)) {
+			p.add("-d: begins like JSON and is none; %s", instead)
 		}
 	}
 }
