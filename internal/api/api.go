@@ -187,7 +187,8 @@ func (a *API) routes(mux *directMux) error {
 	register(h, http.MethodDelete, one, "delete-destination", "Delete a destination", a.deleteDestination, needs(ScopeManage),
 		also("Its jobs go with it, also what was kept of finished and dead ones: looking for one answers destination_not_found."))
 	register(h, http.MethodPost, one+"/pause", "pause-destination", "Stop sending", a.pause, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
-	register(h, http.MethodPost, one+"/resume", "resume-destination", "Send again", a.resume, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
+	register(h, http.MethodPost, one+"/resume", "resume-destination", "Send again", a.resume, accepts[reasonSchema](typeJSON), needs(ScopeOperate),
+		also("Ends the operator's pause, not the contract's own. If its breaker is open, the next probe goes at once."))
 	return errors.Join(serveOpenAPI(mux.ServeMux, h), serveDocs(mux.ServeMux))
 }
 

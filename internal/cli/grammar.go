@@ -37,7 +37,7 @@ type grammar struct {
 	Operations operationsCmd `cmd:"" help:"Show redrives and purges of many jobs, or one of them."`
 
 	Pause  pauseCmd  `cmd:"" help:"Stop sending to a destination."`
-	Resume resumeCmd `cmd:"" help:"Send to a destination again."`
+	Resume resumeCmd `cmd:"" help:"Send to a destination again; if its breaker is open, probe it at once."`
 	Keys   struct {
 		Create keysCreateCmd `cmd:"" help:"Make a key and its entry for keys.yaml."`
 	} `cmd:"" help:"Keys of producers."`

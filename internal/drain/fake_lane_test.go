@@ -40,7 +40,8 @@ type fakeLane struct {
 	damaged    bool  // the worker cannot
 	marked     int64 // version marked faulty
 	unfit      string
-	lostMemory bool // told once
+	lostMemory bool             // told once
+	counted    map[string]int64 // told with the next result
 
 	jobs     map[job.ID]*fakeJob
 	order    []*fakeJob // as pushed

@@ -198,6 +198,9 @@ func (s *fakeStore) turn(worker string, t *queue.Turn) queue.TurnReply {
 	}
 	tolerance := max(5000, t.Clock.Width+2000)
 	r.LostMemory, l.lostMemory = l.lostMemory, false
+	if len(t.Result) > 0 {
+		r.Counted, l.counted = l.counted, nil
+	}
 	r.Verdicts = l.settle(t.Result, now)
 	l.takeBack(worker, t.Lost)
 	l.move(now)

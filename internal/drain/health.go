@@ -3,6 +3,7 @@ package drain
 import (
 	"time"
 
+	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
 
@@ -53,5 +54,21 @@ func (lp *loop) fault(l *lane, err error) {
 		lp.d.log.Error("the destination cannot be served", "destination", l.name, "kind", kind, "error", err)
 	} else {
 		lp.d.log.Info("the destination is served again", "destination", l.name)
+	}
+}
+
+// tellBreaker logs that a destination fell ill or got well, and no failed probe between.
+func (lp *loop) tellBreaker(l *lane, t *queue.Turn, r *queue.TurnReply) {
+	if r.Counted[queue.CountBreakerFell] > 0 {
+		outcome := ""
+		for i := range t.Result {
+			if t.Result[i].Health == queue.HealthBad {
+				outcome = t.Result[i].Outcome
+			}
+		}
+		lp.d.log.Warn("the destination fails; its breaker is open, and only probes go", "destination", l.name, "outcome", outcome)
+	}
+	if r.Counted[queue.CountBreakerClosed] > 0 {
+		lp.d.log.Info("the destination answers again; its breaker is closed", "destination", l.name)
 	}
 }

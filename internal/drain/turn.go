@@ -194,6 +194,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 	lp.fault(l, nil)
 	l.inForce(r)
 	lp.d.cfg.Metrics.turned(l.label, r)
+	lp.tellBreaker(l, t, r)
 	lp.verdicts(l, t, r)
 	lp.handOut(l, r)
 	lp.planNext(l, t, r, rep)

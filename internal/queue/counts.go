@@ -9,6 +9,7 @@ const (
 	CountTrimmedDead    = "trimmed_dead"    // dead jobs removed, for their age or beyond the bounds
 	CountTrimmedResults = "trimmed_results" // results of finished jobs removed before their time
 	CountTrimmedKeys    = "trimmed_keys"    // idempotency keys removed before their time
+	CountBreakerFell    = "breaker_fell"    // times that one opened which was closed
 	CountBreakerOpen    = "breaker_open"    // times that a breaker opened, also after a probe
 	CountBreakerProbing = "breaker_probing" // probes
 	CountBreakerClosed  = "breaker_closed"  // times that it closed

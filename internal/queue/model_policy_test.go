@@ -90,6 +90,21 @@ func (m *model) sendsFrom() (from int64, probing, never bool) {
 	return from, b.phase != "closed", b.phase == "probing" && out != nil && out.state == job.Leased
 }
 
+// resumed takes in that a resume, at this moment or later, has the breaker probed at once.
+func (m *model) resumed(from int64) {
+	m.sync()
+	b, read := m.policy.breaker, strings.Split(m.b.dump().state["breaker"], "|")
+	if m.policy.inForce().phase != "open" || b.ends <= from || len(read) != 5 {
+		return
+	}
+	ends, err := strconv.ParseInt(read[2], 10, 64)
+	if err != nil || ends < from || ends > m.now {
+		m.fail("the breaker ends at %s, resumed between %d and %d", read[2], from, m.now)
+	}
+	b.ends = ends
+	m.policy.write(b)
+}
+
 // probes checks what a turn handed out against cool-down and breaker, and takes
 // the probe in. It answers whether a reason "held" is a true one.
 func (m *model) probes(t *Turn, r *TurnReply, from int64, probing, never bool) (held bool) {

@@ -187,7 +187,10 @@ func (m *model) pause() {
 	if m.paused = !m.paused; m.paused {
 		_, err = m.b.s.Pause(context.Background(), m.b.lane, fmt.Sprint("reason ", len(m.log)))
 	} else {
+		m.sync()
+		from := m.now
 		_, err = m.b.s.Resume(context.Background(), m.b.lane)
+		m.resumed(from)
 	}
 	if err != nil {
 		m.fail("%v", err)

@@ -1,4 +1,12 @@
 -- pause, the main part.
+-- probe_now ends the wait of an open breaker, and says whether there was one.
+local function probe_now(now)
+  local b = S.breaker and read_breaker()
+  if not b or b.phase ~= 'open' or b.ends <= now then return false end
+  write_breaker(b, 'open', b.n, now, b.since, b.id)
+  return true
+end
+
 local function pause()
   local now, raw = read_clock()
   local status = load_contract()
@@ -9,7 +17,8 @@ local function pause()
     return {'ok', '0'}
   end
   load_state()
-  if (S.opaused or '') == A.reason then return {'ok', '0'} end
+  local waited = A.reason == '' and probe_now(now) -- who resumes knows that it is well again
+  if (S.opaused or '') == A.reason and not waited then return {'ok', '0'} end
   S.opaused, W.opaused = A.reason, A.reason
   return {'ok', change(now, raw)}
 end

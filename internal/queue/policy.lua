@@ -4,6 +4,7 @@
 -- delivered, µs; breaker: phase|n|open until µs|since µs|id of the probe, or of the one before.
 -- n counts failures in a row while closed, and openings in a row otherwise. Only
 -- attempts whose slot lies behind since count: what was sent before it closed tells nothing.
+-- failing: the outcome that opened it last, for people.
 
 -- terms are the contract's: failures, open for and at most, µs; nil when it has no breaker.
 local function terms()
@@ -32,8 +33,10 @@ local function hold()
   W.epoch = int(S.epoch)
 end
 
-local function open_breaker(b, n, now, id)
+local function open_breaker(b, n, now, id, outcome)
   local _, open_for, most = terms()
+  W.failing = outcome
+  if b.phase == 'closed' then count('breaker_fell', 1) end
   write_breaker(b, 'open', n, now + math.min(most, open_for * 2 ^ math.min(n - 1, 40)), b.since, id)
   hold()
 end
@@ -62,7 +65,7 @@ local function send_probe(id)
 end
 
 -- learn takes in whether the destination answered (health ok, slow or bad) to an attempt in a slot.
-local function learn(health, id, slot, kind, now)
+local function learn(health, id, slot, kind, outcome, now)
   local delivered = kind == 'delivered'
   if delivered and slot > S.good then S.good = slot ; W.good = int(slot) end
   if health ~= '' then adapt(health == 'ok' and kind ~= 'throttled', slot, now) end
@@ -72,11 +75,11 @@ local function learn(health, id, slot, kind, now)
   local ok = health ~= 'bad'
   if b.phase == 'probing' then
     if id ~= b.id then return end
-    if ok then write_breaker(b, 'closed', 0, 0, now, '') ; start_slowly(now) else open_breaker(b, b.n + 1, now, id) end
+    if ok then write_breaker(b, 'closed', 0, 0, now, '') ; start_slowly(now) else open_breaker(b, b.n + 1, now, id, outcome) end
   elseif b.phase == 'closed' and slot >= b.since then
     if ok and b.n > 0 then write_breaker(b, 'closed', 0, 0, b.since, '') end
     if ok then return end
-    if b.n + 1 >= failures then open_breaker(b, 1, now, '') else write_breaker(b, 'closed', b.n + 1, 0, b.since, '') end
+    if b.n + 1 >= failures then open_breaker(b, 1, now, '', outcome) else write_breaker(b, 'closed', b.n + 1, 0, b.since, '') end
   end
 end
 

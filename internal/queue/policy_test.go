@@ -298,6 +298,34 @@ func lostCall(b *bench, l Lease) LostCall {
 	return LostCall{Call: call, From: 0, To: l.Slot + time.Hour.Microseconds()}
 }
 
+// A person who resumes knows that the destination is well again: it is probed at once,
+// with one job, and the outcome that opened the breaker is shown meanwhile.
+func TestResumeProbesAtOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		b.broken(10, 0)
+		if live := b.live(); len(live.StateReasons) != 1 || !strings.HasPrefix(live.StateReasons[0], "it failed (retry); it is probed in ") {
+			t.Errorf("%q", live.StateReasons)
+		}
+		b.holds("held")
+		b.setPaused(false)
+		probe := b.lease(1)[0]
+		b.holds("held")
+		b.setPaused(false) // while a probe is out there is nothing to hasten
+		b.holds("held", bad(probe))
+		b.pass(2100 * time.Millisecond)
+		b.holds("held") // it failed again, and waits for longer as ever
+		b.setPaused(true)
+		b.setPaused(false)
+		if r := b.turn(10, result(b.lease(1)[0], KindDelivered, HealthOK)); len(r.Leases) != 9 || b.live().State != "running" {
+			t.Errorf("%d leases after the probe, %s", len(r.Leases), r.Why)
+		}
+		if d := b.checkDump(); d.state[CountBreakerFell] != "1" || d.state[CountBreakerOpen] != "2" {
+			t.Errorf("fell %s times and opened %s times, want 1 and 2", d.state[CountBreakerFell], d.state[CountBreakerOpen])
+		}
+	})
+}
+
 // Successes between failures keep it closed, and so does a contract without one.
 func TestBreakerStaysClosed(t *testing.T) {
 	t.Parallel()

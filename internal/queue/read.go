@@ -152,16 +152,24 @@ func (l *lane) held(b destination.Breaker) (state string, reasons []string) {
 		until, _ := strconv.ParseInt(f[2], 10, 64) // the script formats it
 		switch {
 		case f[0] == "probing":
-			return stateBreaker, []string{"it failed; one job probes it"}
+			return stateBreaker, []string{l.failed() + "; one job probes it"}
 		case until > now:
-			return stateBreaker, []string{"it failed; it is probed in " + left(until)}
+			return stateBreaker, []string{l.failed() + "; it is probed in " + left(until)}
 		}
-		return stateBreaker, []string{"it failed; the next job probes it"}
+		return stateBreaker, []string{l.failed() + "; the next job probes it"}
 	}
 	if until := number(l.state, "cool"); until > now {
 		return stateCooling, []string{"it asked to wait; sending goes on in " + left(until)}
 	}
 	return StateRunning, nil
+}
+
+// failed says with what outcome the breaker opened, where that was kept.
+func (l *lane) failed() string {
+	if why := l.state["failing"]; why != "" {
+		return "it failed (" + why + ")"
+	}
+	return "it failed"
 }
 
 // Destinations lists destinations by name, behind after, with the prefix.

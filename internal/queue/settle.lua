@@ -69,7 +69,7 @@ local function settle(now, raw, list)
       if not held and r.kind ~= 'delivered' then out[i] = 'stale'
       else
         seen[id], out[i] = true, 'ok'
-        learn(r.health, id, t.slot, r.kind, now)
+        learn(r.health, id, t.slot, r.kind, r.outcome, now)
         if held and r.kind ~= 'release' then held_n, held_sum = held_n + 1, held_sum + now - t.slot end
         local final = r.kind == 'delivered' or r.kind == 'dead' or r.kind == 'unknown'
         if final and r.delay > 0 then cool_down(r.delay, tonumber(r.counts), now) end
