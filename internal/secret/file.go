@@ -30,7 +30,8 @@ const (
 	// that a mounted Kubernetes secret swaps.
 	lookEvery = time.Second
 	// standStill is how long a changed file must stay as it is before it counts:
-	// one that is just being written is half of a secret, or gone.
+	// one that is just being written is half of a secret, or gone. It has if it was
+	// changed before lookEvery: the first request after a rest gets no old secret.
 	standStill = 100 * time.Millisecond
 
 	maxFileBytes = 64 << 10
@@ -67,7 +68,7 @@ func (f *file) read(now time.Time) (string, error) {
 		f.take(info, err)
 	case same(info, f.info):
 		f.pending = false
-	case f.pending && same(info, f.was):
+	case f.pending && same(info, f.was), info != nil && now.Sub(info.ModTime()) >= lookEvery:
 		f.take(info, err)
 	default:
 		f.pending, f.was, f.next = true, info, now.Add(standStill)

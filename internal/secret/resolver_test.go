@@ -128,6 +128,26 @@ func (l *looks) after(d time.Duration, want string) {
 	}
 }
 
+// write changes the file d from now.
+func (l *looks) write(d time.Duration, text string) {
+	l.t.Helper()
+	write(l.t, l.file.path, text)
+	if at := l.now.Add(d); os.Chtimes(l.file.path, at, at) != nil {
+		l.t.Fatal("the file's time cannot be set")
+	}
+}
+
+// Whoever rests for longer than a change takes must not begin with the old secret:
+// of the single request that probes a destination nothing else would be learnt.
+func TestFileThatChangedWhileNobodyLookedIsReadAtOnce(t *testing.T) {
+	t.Parallel()
+	l := &looks{t, &file{path: filepath.Join(t.TempDir(), "f")}, time.Now()}
+	l.write(0, "old")
+	l.after(0, "old")
+	l.write(time.Minute, "new")
+	l.after(time.Minute+lookEvery, "new")
+}
+
 func TestFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -136,13 +156,13 @@ func TestFileIsReadAgain(t *testing.T) {
 	write(t, path, "one\n")
 	l.after(lookEvery-1, "") // it was looked at a moment ago
 	l.after(1, "one")
-	write(t, path, "three\n")
+	l.write(lookEvery, "three\n")
 	l.after(lookEvery, "one") // it may be half written
 	l.after(standStill, "three")
 	l.after(lookEvery, "three")
-	write(t, path, "")
+	l.write(lookEvery, "")
 	l.after(lookEvery, "three")
-	write(t, path, "four\n")
+	l.write(standStill, "four\n")
 	l.after(standStill, "three") // it did not stand still
 	l.after(standStill, "four")
 	if err := os.Remove(path); err != nil {
@@ -185,6 +205,5 @@ func TestSwappedLink(t *testing.T) {
 	l := &looks{t, &file{path: path("token")}, time.Now()}
 	l.after(0, "v1")
 	link("v2")
-	l.after(lookEvery, "v1")
-	l.after(standStill, "v2")
+	l.after(lookEvery, "v2") // what is behind it is older than any write under way
 }
