@@ -3,6 +3,7 @@ package drain
 import (
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/queue"
 	"tundish/internal/redisdb"
 )
@@ -71,4 +72,18 @@ func (lp *loop) tellBreaker(l *lane, t *queue.Turn, r *queue.TurnReply) {
 	if r.Counted[queue.CountBreakerClosed] > 0 {
 		lp.d.log.Info("the destination answers again; its breaker is closed", "destination", l.name)
 	}
+}
+
+// tellAgain is how often a trouble is told again that goes on.
+const tellAgain = time.Minute
+
+// unmarked tells that a job was not sent since nobody confirmed that it is
+// started: it takes slot after slot, and nothing else would say why.
+func (lp *loop) unmarked(l *lane, c *destination.Contract) {
+	now := redisdb.Monotonic()
+	if l.unmarked != 0 && now-l.unmarked < tellAgain {
+		return
+	}
+	l.unmarked = now
+	lp.d.log.Warn("a job is not sent: Redis did not confirm in time that it is started", "destination", l.name, "durability", c.Durability)
 }

@@ -60,6 +60,8 @@ type lane struct {
 	confirmed  string        // adj for which a step forward was seen
 	move       int64
 	clockTries int
+
+	unmarked time.Duration // when it was last told that jobs cannot be marked as started; 0: never
 }
 
 // granted is a lease with what the turn said about it.

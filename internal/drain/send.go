@@ -26,6 +26,7 @@ type attempt struct {
 	wall     time.Time     // until, by the wall clock: it goes on while the machine sleeps
 	late     atomic.Bool   // the gate found the slot over
 	at       atomic.Int64  // when it was written, or the gate found the slot over; monotonic ns, 0: neither
+	unmarked bool          // nobody confirmed that it is started, so it was not sent
 }
 
 // handOut sends what a turn granted, once the contract in force is known.
@@ -120,6 +121,9 @@ func (lp *loop) send(l *lane, g granted) {
 			if a.late.Load() {
 				lp.dead(l)
 			}
+			if a.unmarked {
+				lp.unmarked(l, a.contract)
+			}
 			lp.settle(l, result)
 			if fault {
 				lp.faulted(l, a.contract)
@@ -198,7 +202,9 @@ func (a *attempt) moment() time.Time {
 // unknown and the other counts a crash. Without a confirmation nothing is sent.
 func (a *attempt) markStarted(ctx context.Context) bool {
 	held, err := a.d.marks.Start(ctx, a.lane.name, a.contract.Durability, []queue.Lease{a.lease.Lease})
-	return err == nil && len(held) == 1 && held[0]
+	ok := err == nil && len(held) == 1 && held[0]
+	a.unmarked = !ok
+	return ok
 }
 
 // gate is the last check, right before the first byte. One that opens changes

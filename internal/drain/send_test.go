@@ -2,6 +2,7 @@ package drain
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +211,9 @@ func TestAtMostOnceIsMarkedFirst(t *testing.T) {
 				}
 				if n := len(w.writes()); n > 0 {
 					t.Errorf("%d requests left without a mark", n)
+				}
+				if n := strings.Count(w.logs.String(), "did not confirm in time that it is started\" component=drain destination=bank"); n != 1 && name != "too late" {
+					t.Errorf("told %d times in 3 s why nothing is sent, want once", n)
 				}
 				w.change(func() { w.store.before, w.store.after, w.store.stall = nil, nil, nil })
 				w.run(time.Minute)
