@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -208,6 +210,17 @@ func (t *trouble) tell(log *slog.Logger, err error) {
 	case "":
 		log.Info(t.over)
 	default:
-		log.Warn(t.failed, "kind", kind, "error", err)
+		log.Warn(t.failed, "kind", kind, "error", inShort(err))
 	}
+}
+
+// inShort says once what many parts of a task failed with.
+func inShort(err error) string {
+	var texts []string
+	for text := range strings.SplitSeq(err.Error(), "\n") {
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
 }

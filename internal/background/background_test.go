@@ -107,3 +107,12 @@ func TestEachIsCalledAtTheStartAndEachPeriod(t *testing.T) {
 	}
 	t.Error("no metric of the loop")
 }
+
+// Sixteen shards that one Redis does not serve are one failure to who reads the log.
+func TestFailuresAreToldOnce(t *testing.T) {
+	t.Parallel()
+	down, other := errors.New("Redis is down"), errors.New("it is full")
+	if got := inShort(errors.Join(down, down, other, down)); got != "Redis is down; it is full" {
+		t.Errorf("%q", got)
+	}
+}
