@@ -189,6 +189,7 @@ func (a *API) routes(mux *directMux) error {
 	register(h, http.MethodPost, one+"/pause", "pause-destination", "Stop sending", a.pause, accepts[reasonSchema](typeJSON), needs(ScopeOperate))
 	register(h, http.MethodPost, one+"/resume", "resume-destination", "Send again", a.resume, accepts[reasonSchema](typeJSON), needs(ScopeOperate),
 		also("Ends the operator's pause, not the contract's own. If its breaker is open, the next probe goes at once."))
+	describeCodes(h)
 	return errors.Join(serveOpenAPI(mux.ServeMux, h), serveDocs(mux.ServeMux))
 }
 
@@ -203,6 +204,7 @@ func register[I, O any](h huma.API, method, path, id, summary string, handle fun
 	}
 	huma.Register(h, op, handle)
 	described := operationAt(h, method, path)
+	describeWaits(described)
 	for _, later := range after {
 		later(described)
 	}

@@ -36,7 +36,7 @@ type sourceView struct {
 }
 
 type liveView struct {
-	State         string   `json:"state" doc:"running, paused, faulty"`
+	State         string   `json:"state" doc:"running, cooling_down, breaker_open, paused, faulty; state_reasons say why"`
 	StateReasons  []string `json:"state_reasons"`
 	Depth         int64    `json:"depth"`
 	Ready         int64    `json:"ready"`

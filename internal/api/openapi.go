@@ -4,10 +4,16 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"tundish/internal/job"
 )
 
 // openAPIConfig is huma's with what we do ourselves switched off: its pages
@@ -66,7 +72,7 @@ func needs(scopes ...Scope) option {
 			names = append(names, string(s))
 		}
 		op.Security = []map[string][]string{{"key": {}}, {}}
-		op.Description = fmt.Sprintf("Needs the scope %v.", names)
+		op.Description = "Needs the scope " + strings.Join(names, " or ") + "."
 		return nil
 	}
 }
@@ -94,6 +100,29 @@ func alsoNDJSON(huma.API, *huma.Operation) func(*huma.Operation) {
 	return func(op *huma.Operation) {
 		op.RequestBody.Content[typeNDJSON] = &huma.MediaType{Schema: &huma.Schema{Type: "string", Description: "One job as JSON on each line"}}
 	}
+}
+
+// describeWaits describes what every operation may answer to who comes too often or
+// while Redis does not serve: programs that are made from the document see Retry-After.
+func describeWaits(op *huma.Operation) {
+	retry := map[string]*huma.Param{"Retry-After": {Description: "Seconds to wait before the same request, with the same Idempotency-Key; retry_after_ms is exact",
+		Schema: &huma.Schema{Type: "integer"}}}
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Headers: retry, Content: op.Responses["default"].Content}
+	}
+}
+
+// describeCodes lists the codes of errors. It is no enum: there may be more within /v1.
+func describeCodes(h huma.API) {
+	statuses := map[string]int{}
+	for _, c := range job.Codes() {
+		statuses[string(c)] = c.Status()
+	}
+	texts := make([]string, 0, len(statuses))
+	for _, code := range slices.Sorted(maps.Keys(statuses)) {
+		texts = append(texts, fmt.Sprintf("%s (%d)", code, statuses[code]))
+	}
+	h.OpenAPI().Components.Schemas.Map()["Problem"].Properties["code"].Description = "For programs: " + strings.Join(texts, ", ")
 }
 
 // operationAt finds the operation that huma has registered.

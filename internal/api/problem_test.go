@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -158,6 +159,10 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 		Paths   map[string]map[string]struct {
 			OperationID string          `json:"operationId"`
 			RequestBody json.RawMessage `json:"requestBody"`
+			Responses   map[string]struct {
+				Headers map[string]any `json:"headers"`
+				Content map[string]any `json:"content"`
+			} `json:"responses"`
 		} `json:"paths"`
 		Components struct {
 			Schemas map[string]struct {
@@ -187,6 +192,18 @@ func TestOpenAPIListsTheOperations(t *testing.T) {
 	}
 	if len(doc.Paths["/v1/destinations/{destination}/jobs"]["post"].RequestBody) == 0 {
 		t.Error("the body of a push is not described")
+	}
+	for _, status := range []string{"429", "503"} {
+		push := doc.Paths["/v1/destinations/{destination}/jobs"]["post"].Responses[status]
+		if _, ok := push.Headers["Retry-After"]; !ok || push.Content["application/problem+json"] == nil {
+			t.Errorf("a push that is answered %s is described as %+v", status, push)
+		}
+	}
+	codes, _ := doc.Components.Schemas["Problem"].Properties["code"].(map[string]any)
+	for _, code := range job.Codes() {
+		if text, _ := codes["description"].(string); !strings.Contains(text, fmt.Sprintf("%s (%d)", code, code.Status())) {
+			t.Errorf("the code %s is not described", code)
+		}
 	}
 	described := doc.Components.Schemas["Job"].Properties
 	if doc.Components.Schemas["Job"].Additional != false || doc.Components.Schemas["Accepted"].Additional == false {

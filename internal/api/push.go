@@ -45,7 +45,7 @@ func (o *pushOutput) write(w http.ResponseWriter) {
 type accepted struct {
 	ID              job.ID    `json:"id"`
 	Destination     string    `json:"destination"`
-	State           job.State `json:"state"`
+	State           job.State `json:"state" doc:"ready, or scheduled; of a repeated key what the first job is now"`
 	Replayed        bool      `json:"replayed"`
 	Depth           int64     `json:"depth" doc:"Live jobs of the destination"`
 	Capacity        int64     `json:"capacity"`

@@ -23,7 +23,7 @@ type jobOutput struct {
 type jobView struct {
 	ID              job.ID            `json:"id"`
 	Destination     string            `json:"destination"`
-	State           job.State         `json:"state"`
+	State           job.State         `json:"state" doc:"scheduled, ready, leased (with a worker), waiting (for its next attempt); ended: delivered, dead, unknown, expired, cancelled"`
 	Outcome         string            `json:"outcome,omitempty" doc:"Of the last attempt, or why the job ended"`
 	Producer        string            `json:"producer,omitempty"`
 	Tenant          string            `json:"tenant,omitempty"`
@@ -38,7 +38,7 @@ type jobView struct {
 	Reason          string            `json:"reason,omitempty" doc:"Of the person who resolved the job"`
 	Position        *int64            `json:"position,omitempty" doc:"Jobs of the same tenant that go before it, while it is live; lists do not tell"`
 	EstimatedSendAt *string           `json:"estimated_send_at" format:"date-time"`
-	WaitingFor      string            `json:"waiting_for,omitempty" doc:"What binds"`
+	WaitingFor      string            `json:"waiting_for,omitempty" doc:"limit (with its name), its_time, back_off, cool_down, breaker, in_flight_cap, pause, faulty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
 }
 

@@ -235,7 +235,7 @@ func refusal(id job.ID, verdict string, wait time.Duration) error {
 	case actLive:
 		return job.Errorf(job.CodeJobInFlight, "job %s has not ended; cancel it first", id)
 	case actFinished:
-		return job.Errorf(job.CodeJobFinished, "job %s has ended: it cannot be cancelled, and only dead and unknown jobs can be sent again", id)
+		return job.Errorf(job.CodeJobFinished, "job %s has ended: cancelled are only jobs that have not, and sent again only dead and unknown ones", id)
 	case actExpired:
 		return job.Errorf(job.CodeJobFinished, "job %s must not be sent any longer: the time of its expiry is past", id)
 	case actUnreadable:
