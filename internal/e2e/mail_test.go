@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
 	"tundish/internal/bank"
@@ -26,9 +28,14 @@ type postOffice struct {
 	mu       sync.Mutex
 	arrivals []bank.Arrival
 	conns    int
+	logins   []string // username and password of those that were let in
 }
 
-func (r *rig) startPostOffice() *postOffice {
+// wrongUser is whom no office lets in.
+const wrongUser = "nobody"
+
+// startPostOffice serves in clear text without a config of TLS, and lets log in with one.
+func (r *rig) startPostOffice(config *tls.Config) *postOffice {
 	r.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,6 +43,7 @@ func (r *rig) startPostOffice() *postOffice {
 	}
 	o := &postOffice{addr: l.Addr().(*net.TCPAddr)}
 	server := smtp.NewServer(smtp.BackendFunc(o.session))
+	server.TLSConfig = config
 	server.ErrorLog = log.New(io.Discard, "", 0)
 	done := make(chan struct{})
 	go func() {
@@ -62,6 +70,12 @@ func (o *postOffice) seen() (arrivals []bank.Arrival, conns int) {
 	return append([]bank.Arrival(nil), o.arrivals...), o.conns
 }
 
+func (o *postOffice) logIns() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.logins...)
+}
+
 // mailSession is one connection.
 type mailSession struct {
 	o  *postOffice
@@ -71,6 +85,21 @@ type mailSession struct {
 func (s *mailSession) Reset()                               {}
 func (s *mailSession) Logout() error                        { return nil }
 func (s *mailSession) Rcpt(string, *smtp.RcptOptions) error { return nil }
+
+func (s *mailSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+// Auth notes who logs in; whom it refuses it tells all that it knows.
+func (s *mailSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, pass string) error {
+		if user == wrongUser {
+			return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.EnhancedCode{5, 7, 8}, Message: "not " + user + " with " + pass}
+		}
+		s.o.mu.Lock()
+		defer s.o.mu.Unlock()
+		s.o.logins = append(s.o.logins, user+" "+pass)
+		return nil
+	}), nil
+}
 
 func (s *mailSession) Mail(string, *smtp.MailOptions) error {
 	s.at = bank.Monotonic()
@@ -99,7 +128,7 @@ func TestMailsGoAtTheRate(t *testing.T) {
 	const rate, mails = 50, 100
 	r := newRig(t, true)
 	r.startEnqueuer()
-	o := r.startPostOffice()
+	o := r.startPostOffice(nil)
 	r.do(http.MethodPut, r.at("mail"), fmt.Sprintf(`{"target": {"smtp": {"host": "127.0.0.1", "port": %d, "from": "shop@b.example", "tls": "none"}},
 		"limits": [{"name": "tps", "algorithm": "leaky_bucket", "rate": %d, "per": "1s"}]}`, o.addr.Port, rate), http.StatusCreated)
 	r.startWorkers(2)

@@ -397,7 +397,7 @@ func TestSlowConnectionIsKeptForTheNextSlot(t *testing.T) {
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(context.DeadlineExceeded)
-	to, err := s.targetOf(a.Contract.SMTP)
+	to, err := s.targetOf(a.Contract)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/textproto"
 	"strings"
@@ -15,6 +16,16 @@ import (
 	"tundish/internal/destination"
 	"tundish/internal/job"
 )
+
+// values are what references stand for, by name.
+type values map[string]string
+
+func (v values) Value(_ *destination.Contract, r destination.Reference) (string, error) {
+	if value, ok := v[r.Name]; ok {
+		return value, nil
+	}
+	return "", fmt.Errorf("%s: is not known", r)
+}
 
 func TestLogInsAreChosenByStrength(t *testing.T) {
 	t.Parallel()
