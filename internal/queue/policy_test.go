@@ -341,6 +341,34 @@ func TestContractEndsTheBreaker(t *testing.T) {
 	})
 }
 
+// One that is switched off and on again starts closed, and hears only of what is
+// sent from then on; another change leaves it as it is.
+func TestBreakerSwitchedOffAndOnIsClean(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		before := b.broken(20, 2)
+		b.apply(perSecond(2000), brittle)
+		if live := b.live(); live.State != "breaker_open" {
+			t.Errorf("with another rate: %s", live.State)
+		}
+		b.apply(perSecond(1000), `"breaker":{"failures":0}`)
+		meanwhile := b.lease(2)
+		b.turn(0, bad(meanwhile[0]))
+		b.pass(time.Second)
+		b.apply(perSecond(1000), brittle)
+		b.turn(0, bad(before[0]), bad(before[1]), bad(meanwhile[1]))
+		l := b.lease(3)
+		b.turn(0, bad(l[0]), bad(l[1]))
+		if live := b.live(); live.State != "running" {
+			t.Errorf("after two failures: %s", live.State)
+		}
+		b.holds("held", bad(l[2]))
+		b.pass(2100 * time.Millisecond) // as after the first time that it opens
+		b.lease(1)
+		b.checkDump()
+	})
+}
+
 // What may have been sent is never sent again where a job goes at most once.
 func TestAtMostOnceLeaseThatRanOut(t *testing.T) {
 	t.Parallel()
