@@ -23,12 +23,14 @@ import (
 // postOffice is a mail server of this process that notes when each MAIL FROM
 // came and for which job.
 type postOffice struct {
-	addr *net.TCPAddr
+	addr      *net.TCPAddr
+	greylists bool // whom it has not seen before, but for one
 
 	mu       sync.Mutex
 	arrivals []bank.Arrival
 	conns    int
-	logins   []string // username and password of those that were let in
+	logins   []string        // username and password of those that were let in
+	met      map[string]bool // recipients
 }
 
 // wrongUser is whom no office lets in.
@@ -41,7 +43,7 @@ func (r *rig) startPostOffice(config *tls.Config) *postOffice {
 	if err != nil {
 		r.Fatal(err)
 	}
-	o := &postOffice{addr: l.Addr().(*net.TCPAddr)}
+	o := &postOffice{addr: l.Addr().(*net.TCPAddr), met: map[string]bool{}}
 	server := smtp.NewServer(smtp.BackendFunc(o.session))
 	server.TLSConfig = config
 	server.ErrorLog = log.New(io.Discard, "", 0)
@@ -82,9 +84,18 @@ type mailSession struct {
 	at int64 // when MAIL FROM came
 }
 
-func (s *mailSession) Reset()                               {}
-func (s *mailSession) Logout() error                        { return nil }
-func (s *mailSession) Rcpt(string, *smtp.RcptOptions) error { return nil }
+func (s *mailSession) Reset()        {}
+func (s *mailSession) Logout() error { return nil }
+
+func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.o.mu.Lock()
+	defer s.o.mu.Unlock()
+	if !s.o.greylists || s.o.met[to] || strings.HasPrefix(to, "known@") {
+		return nil
+	}
+	s.o.met[to] = true
+	return &smtp.SMTPError{Code: 450, EnhancedCode: smtp.EnhancedCode{4, 2, 0}, Message: "greylisted"}
+}
 
 func (s *mailSession) AuthMechanisms() []string { return []string{sasl.Plain} }
 
