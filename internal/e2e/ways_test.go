@@ -22,13 +22,19 @@ type way struct {
 // bothWays runs a test for each way of delivery, on a Redis that can confirm.
 func bothWays(t *testing.T, fn func(r *rig, w way)) {
 	t.Helper()
+	bothWaysOn(t, func(t testing.TB, options ...redistest.Option) *rig { return newRig(t, false, options...) }, fn)
+}
+
+// bothWaysOn is bothWays on rigs of a kind.
+func bothWaysOn(t *testing.T, made func(testing.TB, ...redistest.Option) *rig, fn func(r *rig, w way)) {
+	t.Helper()
 	for _, w := range []way{
 		{"at_least_once", "", 2, "delivered"},
 		{"at_most_once", `, "delivery": "at_most_once", "durability": "aof"`, 1, "unknown"},
 	} {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			fn(newRig(t, false, redistest.WithAOF(), redistest.WithConfig("appendfsync", "always")), w)
+			fn(made(t, redistest.WithAOF(), redistest.WithConfig("appendfsync", "always")), w)
 		})
 	}
 }
@@ -76,7 +82,7 @@ func (r *rig) sentOnce(destination string, s *site, ids []string) (states map[st
 // needs memory: no job is lost, and each is made again or has ended with a reason.
 func TestFaultFullRedisKeepsWhatFails(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(r *rig, w way) {
+	bothWaysOn(t, newQuietRig, func(r *rig, w way) {
 		const rate, jobs = 50, 20
 		r.startEnqueuer()
 		r.startWorkers(2)
