@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -242,6 +244,9 @@ func (r *rig) writes(logs ...string) []bank.Write {
 	var all []bank.Write
 	for _, log := range logs {
 		writes, err := bank.ReadWriteLogs(log)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // its worker has not begun yet, or was killed before
+		}
 		if err != nil {
 			r.Fatal(err)
 		}
