@@ -112,7 +112,7 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.IdleTimeout, defaultIdleTimeout)
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
-	setDefault(&cfg.Secrets, Secrets(noSecrets{}))
+	setDefault(&cfg.Secrets, Secrets(NoSecrets{}))
 	s := &Sender{cfg: cfg, pools: make(map[target]*pool), tokens: make(map[string]*tokenOf)}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.janitor)

@@ -264,7 +264,7 @@ func (c *ca) server() *tls.Config { return &tls.Config{Certificates: []tls.Certi
 // poolOf is where a Sender keeps the connections for an attempt; nil: nowhere yet.
 func poolOf(t testing.TB, s *Sender, a *deliver.Attempt) *pool {
 	t.Helper()
-	to, err := s.targetOf(a.Contract.SMTP)
+	to, err := s.targetOf(a.Contract)
 	if err != nil {
 		t.Fatal(err)
 	}
