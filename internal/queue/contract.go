@@ -111,14 +111,21 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 }
 
 // canBeDurable refuses a contract to which this Redis can never keep, and warns
-// where it keeps to it late.
+// where it keeps to it late, or not as it stands now.
 func (s *Store) canBeDurable(ctx context.Context, r ApplyRequest) (warnings []string, err error) {
-	if r.Contract.Durability != destination.AOF {
+	if r.Contract.Durability == destination.Memory {
 		return nil, nil
 	}
 	keys, err := s.db.Keys().Lane(r.Name)
 	if err != nil {
 		return nil, noLane(r.Name)
+	}
+	if r.Contract.Durability == destination.Replica {
+		there, err := s.db.HasReplica(ctx, keys)
+		if !there {
+			warnings = []string{"durability: replica: no replica is connected: until one is, pushes get 503 durability_unconfirmed, and nothing is sent at most once"}
+		}
+		return warnings, callerError(err)
 	}
 	can, late, err := s.db.CanSync(ctx, keys)
 	if late != "" {

@@ -107,3 +107,27 @@ func TestContractThatRedisCannotKeepIsRefused(t *testing.T) {
 		t.Errorf("it was stored: %v", err)
 	}
 }
+
+// Without a replica nothing would ever be confirmed, and nobody would know why.
+func TestReplicaThatIsNotThereIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	b := openOn(t, master)
+	warned := func() []string {
+		t.Helper()
+		c, written := contractOf(t, b.lane, perSecond(5), `"durability":"replica"`)
+		d, _, err := b.s.Apply(t.Context(), ApplyRequest{Name: b.lane, Contract: c, Written: written})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Warnings
+	}
+	if w := warned(); len(w) != 1 || !strings.HasPrefix(w[0], "durability: replica: no replica is connected") {
+		t.Errorf("alone: %q", w)
+	}
+	redistest.Replica(t, master)
+	master.AwaitReplicas(t, 1)
+	if w := warned(); len(w) != 0 {
+		t.Errorf("with a replica: %q", w)
+	}
+}

@@ -138,3 +138,18 @@ func (db *DB) CanSync(ctx context.Context, keys []string) (can bool, late string
 	}
 	return false, "", err
 }
+
+// HasReplica says whether a replica is there that could confirm a write. A server
+// that does not tell is believed to have one.
+func (db *DB) HasReplica(ctx context.Context, keys []string) (bool, error) {
+	pipe := db.nodeOf(ctx, keys).Pipeline()
+	wait := redis.NewCmd(ctx, "WAIT", 1, 100)
+	_ = pipe.Process(ctx, wait) // only queues
+	if _, err := pipe.Exec(ctx); err != nil {
+		if isReply(err) && !Unavailable(err) {
+			err = nil
+		}
+		return true, err
+	}
+	return atLeastOne(wait.Val()), nil
+}
