@@ -127,7 +127,7 @@ func (e *Enqueuer) start(ctx context.Context) error {
 	}
 	e.clean.add("waits", door.EndWaits) // the first to go: the server waits for them
 	e.admin.setReady(e.ready)
-	e.log.Info("enqueuer listens", "addr", e.addr, "admin", e.admin.addr)
+	e.log.Info("enqueuer listens", "addr", e.addr, "admin", e.admin.addr, "version", Version)
 	return nil
 }
 

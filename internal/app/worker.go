@@ -141,7 +141,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if w.paused.Load() {
 		said = "worker started paused: it takes no jobs until POST /resume on the admin address"
 	}
-	w.log.Info(said, "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr)
+	w.log.Info(said, "worker", config.Worker, "concurrency", w.cfg.concurrency, "admin", w.admin.addr, "version", Version)
 	return nil
 }
 
