@@ -97,7 +97,6 @@ func TestReadme(t *testing.T) {
 	text := readFile(t, filepath.Join(top, "README.md"))
 	pairs := ports(t, text+usualPorts+" 127.0.0.1:9090")
 	bank := strings.NewReplacer(pairs...).Replace("127.0.0.1:9090")
-	p.write("jobs.ndjson", strings.Repeat("{\"body\": {\"amount\": \"1.00\"}}\n", 20))
 	redis := strings.NewReplacer(pairs...).Replace("redis-server --port 6379")
 	p.open(p.dir, text, strings.NewReplacer(append(pairs, "make build ", ": ", "redis-server", redis,
 		"init destinations.yaml ", "init destinations.yaml && sed -i s/127.0.0.1:9090/"+bank+"/ destinations.yaml ",
@@ -118,7 +117,7 @@ func TestReadme(t *testing.T) {
 	p.settled("bank")
 	p.blocks[p.next] = strings.ReplaceAll(p.blocks[p.next], "AaIsO00BcbiWqQTBiY5RpQ", pushed[1])
 	out := p.block()
-	for _, want := range []string{`(?m)^bank +running +49.75/s +0/10000`, `(?m)^state +delivered$`, `20 accepted, 0 refused`, `(?m)^bank .*paused`} {
+	for _, want := range []string{`(?m)^bank +running +49.75/s +0/10000`, `(?m)^state +delivered$`, `100 accepted, 0 refused`, `(?m)^bank .*paused`} {
 		if matches(out, want) == 0 {
 			t.Errorf("%s is not in %s", want, out)
 		}
