@@ -18,14 +18,14 @@ const (
 
 // exchange writes one request on c and reads the answer. stale means that the
 // connection had ended, nothing was written and another one may be tried. c is
-// given back or closed in any case.
-func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
+// put back into p or closed in any case.
+func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
 	if err := ready(c, g); err != nil {
 		if errors.Is(err, errStale) {
-			c.close()
+			c.Close()
 			return staleResult(c.gate), c.gate.reused.Load()
 		}
-		c.pool.put(c)
+		p.Put(c)
 		return notSent(err), false
 	}
 
@@ -43,16 +43,16 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 	})
 	resp, err := c.http.RoundTrip(out.request(traced))
 	if _, wrote := g.written(); err != nil || !wrote {
-		c.close()
+		c.Close()
 		return failed(c, g, err)
 	}
 	res = answered(resp, g)
 	res.Response = keep(out, resp)
 	if drain(c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
 		c.gate.reused.Store(true)
-		c.pool.put(c)
+		p.Put(c)
 	} else {
-		c.close()
+		c.Close()
 	}
 	return res, false
 }
@@ -64,7 +64,7 @@ func ready(c *conn, g *pass) error {
 	switch {
 	case g.at.IsZero():
 		return nil
-	case !c.usable():
+	case c.Ended():
 		return errStale
 	case time.Now().After(g.at):
 		return ask(g.gate)
@@ -98,7 +98,7 @@ func drain(c *conn, resp *http.Response, b *bodyOf) bool {
 	if resp.ContentLength > drainBytes && !b.wanted() || resp.StatusCode == http.StatusSwitchingProtocols {
 		return false
 	}
-	t := time.AfterFunc(drainTime, c.close)
+	t := time.AfterFunc(drainTime, c.Close)
 	n, err := b.read(resp.Body, drainBytes+1)
 	return t.Stop() && err == nil && n <= drainBytes && c.http.Available() > 0
 }

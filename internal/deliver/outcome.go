@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"time"
 
+	"tundish/internal/deliver/kept"
 	"tundish/internal/job"
 )
 
 var (
 	errNoAnswer = errors.New("no answer in time")
-	// errLeft means that the Send ended while it waited for a connection.
-	errLeft = errors.New("gave up waiting for a connection")
+	errLeft     = kept.ErrLeft
 )
 
 // dialError is a connection that did not come to be.
