@@ -51,7 +51,7 @@ func open(t *testing.T, most int) *yard {
 	t.Helper()
 	y := &yard{}
 	y.Pools = New(Config[string, *line]{DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Open: func(string) (Dial[*line], error) { return y.dial, nil }})
-	t.Cleanup(y.Pools.Close)
+	t.Cleanup(y.Close)
 	y.Pool, _ = y.Use(target, most)
 	return y
 }
@@ -235,7 +235,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 		}()
 		synctest.Wait()
 		y.Put(unused)
-		y.Pools.Close()
+		y.Close()
 		if err := <-left; !errors.Is(err, context.Canceled) && !errors.Is(err, ErrLeft) {
 			t.Error(err)
 		}
