@@ -20,7 +20,10 @@ const (
 // connection had ended, nothing was written and another one may be tried. c is
 // put back into p or closed in any case.
 func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
-	if err := ready(c, g); err != nil {
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	defer g.cancel(nil)
+	defer g.end()
+	if err := begin(c, g); err != nil {
 		if errors.Is(err, errStale) {
 			c.Close()
 			return staleResult(c.gate), c.gate.reused.Load()
@@ -29,26 +32,18 @@ func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (re
 		return notSent(err), false
 	}
 
-	g.ctx, g.cancel = context.WithCancelCause(ctx)
-	defer g.cancel(nil)
-	defer g.end()
-	c.gate.pass.Store(g)
-	traced := httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
-		GotFirstResponseByte: func() {
-			g.answered.Store(true)
-			if g.unasked() {
-				_ = c.gate.Close()
-			}
-		},
-	})
-	resp, err := c.http.RoundTrip(out.request(traced))
+	resp, err := c.http.RoundTrip(out.request(traced(c, g), c.shared != nil))
 	if _, wrote := g.written(); err != nil || !wrote {
+		res, stale = failed(c, g, err)
+		if c.shared != nil && res.Outcome == job.OutcomeTimeout {
+			c.shared.retired.Store(true) // it may be dead, and would take others with it
+		}
 		c.Close()
-		return failed(c, g, err)
+		return res, stale
 	}
 	res = answered(resp, g)
 	res.Response = keep(out, resp)
-	if drain(c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
+	if drain(g, c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
 		c.gate.reused.Store(true)
 		p.Put(c)
 	} else {
@@ -57,19 +52,53 @@ func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (re
 	return res, false
 }
 
-// ready says whether the request may be given to net/http, which waits for the
-// slot in the Write. A connection that came too late for its slot is noticed
-// here, where it can still be kept.
-func ready(c *conn, g *pass) error {
+// begin says whether the request may be given to net/http. In HTTP/1.1 that
+// waits for the slot in the Write; a connection that came too late for its slot
+// is noticed here, where it can still be kept. A Write of HTTP/2 may be another
+// request's: the slot is waited for, and the gate asked, right here.
+func begin(c *conn, g *pass) error {
+	if c.shared != nil {
+		return c.shared.begin(g)
+	}
 	switch {
 	case g.at.IsZero():
-		return nil
 	case c.Ended():
 		return errStale
 	case time.Now().After(g.at):
-		return ask(g.gate)
+		if err := ask(g.gate); err != nil {
+			return err
+		}
 	}
+	c.gate.pass.Store(g)
 	return nil
+}
+
+// begin takes a stream before it asks the gate: behind that nothing may wait.
+func (c *shared) begin(g *pass) error {
+	if err := g.wait(c.gate); err != nil {
+		return err
+	}
+	if err := c.reserve(g.ctx); err != nil {
+		return err
+	}
+	_, err := g.enter(c.gate)
+	if err != nil {
+		c.http.Release()
+	}
+	return err
+}
+
+// traced is the context of a request that tells the pass how far it came.
+func traced(c *conn, g *pass) context.Context {
+	return httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
+		WroteHeaders: func() { g.left.Store(true) },
+		GotFirstResponseByte: func() {
+			g.answered.Store(true)
+			if g.unasked() {
+				_ = c.gate.Close()
+			}
+		},
+	})
 }
 
 // answered makes the result of an answer whose headers are complete.
@@ -93,14 +122,14 @@ func answered(resp *http.Response, g *pass) Result {
 
 // drain reads the rest of the answer so that the connection can be used again,
 // and says whether it can. What is kept of the body goes into b.
-func drain(c *conn, resp *http.Response, b *bodyOf) bool {
+func drain(g *pass, c *conn, resp *http.Response, b *bodyOf) bool {
 	defer resp.Body.Close()
 	if resp.ContentLength > drainBytes && !b.wanted() || resp.StatusCode == http.StatusSwitchingProtocols {
 		return false
 	}
-	t := time.AfterFunc(drainTime, c.Close)
+	t := time.AfterFunc(drainTime, func() { g.cancel(nil) })
 	n, err := b.read(resp.Body, drainBytes+1)
-	return t.Stop() && err == nil && n <= drainBytes && c.http.Available() > 0
+	return t.Stop() && err == nil && n <= drainBytes && !c.Ended()
 }
 
 func since(t time.Time) time.Duration {

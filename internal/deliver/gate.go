@@ -25,6 +25,7 @@ type gateConn struct {
 	reused atomic.Bool  // carried a request before
 	ended  atomic.Bool  // nothing more can be read
 	used   atomic.Int64 // when the last answer was read, ns since processStart
+	framed bool         // HTTP/2: what comes in unasked is no end. Set before the first use
 	closed chan struct{}
 	once   sync.Once
 }
@@ -60,7 +61,7 @@ func (c *gateConn) dead() bool {
 	if time.Since(processStart)-time.Duration(c.used.Load()) < peekAfter {
 		return c.ended.Load()
 	}
-	return c.raw != nil && peerEnded(c.raw, c.reused.Load())
+	return c.raw != nil && peerEnded(c.raw, c.reused.Load() && !c.framed)
 }
 
 func (c *gateConn) Read(b []byte) (int, error) {
@@ -106,6 +107,7 @@ type pass struct {
 	cancel  context.CancelCauseFunc // ends the attempt
 
 	answered atomic.Bool // a first byte of the answer came
+	left     atomic.Bool // HTTP/2: the headers were given to the connection
 
 	mu      sync.Mutex
 	state   passState

@@ -109,7 +109,7 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.UserAgent, defaultUserAgent)
 	setDefault(&cfg.Secrets, Secrets(noSecrets{}))
 	s := &Sender{cfg: cfg, tokens: make(map[string]*tokenOf)}
-	s.pools = kept.New(kept.Config[target, *conn]{Open: s.connector, DialTimeout: cfg.DialTimeout, IdleTimeout: cfg.IdleTimeout})
+	s.pools = kept.New(kept.Config[target, *conn]{Open: s.open, DialTimeout: cfg.DialTimeout, IdleTimeout: cfg.IdleTimeout})
 	return s
 }
 

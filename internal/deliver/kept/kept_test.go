@@ -45,12 +45,13 @@ type yard struct {
 	takes time.Duration // to make one
 	made  atomic.Int64
 	cut   atomic.Int64 // ended before they were made
+	extra *line        // at hand without a dial
 }
 
 func open(t *testing.T, most int) *yard {
 	t.Helper()
 	y := &yard{}
-	y.Pools = New(Config[string, *line]{DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Open: func(string) (Dial[*line], error) { return y.dial, nil }})
+	y.Pools = New(Config[string, *line]{DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Open: func(string) (Maker[*line], error) { return Maker[*line]{y.dial, y.spare}, nil }})
 	t.Cleanup(y.Close)
 	y.Pool, _ = y.Use(target, most)
 	return y
@@ -67,6 +68,8 @@ func (y *yard) dial(ctx context.Context) (*line, error) {
 		return nil, ctx.Err()
 	}
 }
+
+func (y *yard) spare() (*line, bool) { return y.extra, y.extra != nil }
 
 func (y *yard) take(t *testing.T) *line {
 	t.Helper()
@@ -104,6 +107,17 @@ func TestLatestIsUsedFirstAndSurplusEnds(t *testing.T) {
 	}
 	if y.Put(second); !second.closed.Load() {
 		t.Error("more are kept than may be")
+	}
+}
+
+func TestSpareSavesADial(t *testing.T) {
+	t.Parallel()
+	y := open(t, 2)
+	first := y.take(t)
+	y.Put(first)
+	y.extra = &line{number: 9}
+	if a, b := y.take(t), y.take(t); a != first || b != y.extra || y.made.Load() != 1 {
+		t.Errorf("took %d and %d; %d were made", a.number, b.number, y.made.Load())
 	}
 }
 
@@ -254,7 +268,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	fails := errors.New("no certificate")
-	s := New(Config[string, *line]{DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Open: func(string) (Dial[*line], error) { return nil, fails }})
+	s := New(Config[string, *line]{DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Open: func(string) (Maker[*line], error) { return Maker[*line]{}, fails }})
 	defer s.Close()
 	for range 2 {
 		if p, err := s.Use(target, 1); p != nil || !errors.Is(err, fails) {

@@ -31,13 +31,17 @@ type Conn interface {
 	Close()
 }
 
-// Dial makes a connection.
-type Dial[C Conn] func(ctx context.Context) (C, error)
+// Maker makes the connections to a target.
+type Maker[C Conn] struct {
+	Dial func(ctx context.Context) (C, error)
+	// Spare gives one that needs no dial, when there is such a one. Nil: never.
+	Spare func() (c C, ok bool)
+}
 
 // Pool keeps the unused connections to one target, the latest used last.
 type Pool[T comparable, C Conn] struct {
 	all     *Pools[T, C]
-	connect Dial[C]
+	maker   Maker[C]
 	most    atomic.Int64
 	orphans atomic.Int64
 	ahead   atomic.Int64 // ns before its slot at which a connection is taken; 0: at once
@@ -73,6 +77,11 @@ func (p *Pool[T, C]) Take(ctx context.Context, slot time.Time) (C, error) {
 			return u.conn, nil
 		}
 		u.conn.Close()
+	}
+	if p.maker.Spare != nil {
+		if c, ok := p.maker.Spare(); ok {
+			return c, nil
+		}
 	}
 	return p.dial(ctx)
 }
@@ -121,7 +130,7 @@ func (p *Pool[T, C]) dial(ctx context.Context) (none C, _ error) {
 	if !p.all.Go(func() {
 		defer cancel()
 		begin := time.Now()
-		c, err := p.connect(dctx)
+		c, err := p.maker.Dial(dctx)
 		if err == nil {
 			p.ahead.Store(int64(AheadMin + 2*time.Since(begin)))
 		}

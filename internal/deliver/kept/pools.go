@@ -12,7 +12,7 @@ const forgetAfter = 10 * time.Minute
 // Config says how connections are made and kept.
 type Config[T comparable, C Conn] struct {
 	// Open gets ready for a target and gives what makes its connections.
-	Open func(T) (Dial[C], error)
+	Open func(T) (Maker[C], error)
 	// DialTimeout bounds all that comes before a connection can be used.
 	DialTimeout time.Duration
 	// IdleTimeout is how long an unused connection is kept.
@@ -79,11 +79,11 @@ func (s *Pools[T, C]) Use(t T, most int) (*Pool[T, C], error) {
 	}
 	p := s.pools[t]
 	if p == nil {
-		connect, err := s.cfg.Open(t)
+		maker, err := s.cfg.Open(t)
 		if err != nil {
 			return nil, err
 		}
-		p = &Pool[T, C]{all: s, connect: connect, lastUse: time.Now()}
+		p = &Pool[T, C]{all: s, maker: maker, lastUse: time.Now()}
 		s.pools[t] = p
 	}
 	p.most.Store(int64(most))

@@ -105,8 +105,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // connector makes the connections to a target.
-func (s *Sender) connector(t target) (kept.Dial[*conn], error) {
-	return func(ctx context.Context) (*conn, error) { return s.dial(ctx, t) }, nil
+func (s *Sender) connector(t target) (kept.Maker[*conn], error) {
+	return kept.Maker[*conn]{Dial: func(ctx context.Context) (*conn, error) { return s.dial(ctx, t) }}, nil
 }
 
 // dial makes a connection, up to the point where a mail can follow.
