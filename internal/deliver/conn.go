@@ -52,7 +52,7 @@ func (c *conn) Rest() bool {
 
 // Stands says whether a request may be given to it, as far as its reader knows.
 // The last look, right before the write, sees more.
-func (c *conn) Stands(context.Context, time.Duration) bool { return !c.Ended() }
+func (c *conn) Stands(context.Context, time.Duration) bool { return !c.Ended() && !c.gate.stalled() }
 
 // Ended says the same to who does not want to use it.
 func (c *conn) Ended() bool {

@@ -24,9 +24,13 @@ func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (re
 	defer g.cancel(nil)
 	defer g.end()
 	if err := begin(c, g); err != nil {
-		if errors.Is(err, errStale) {
+		switch {
+		case errors.Is(err, errStale):
 			c.Close()
 			return staleResult(c.gate), c.gate.reused.Load()
+		case errors.Is(err, errStalled):
+			c.Close()
+			return notSent(err), true
 		}
 		p.Put(c)
 		return notSent(err), false
@@ -80,6 +84,10 @@ func (c *shared) begin(g *pass) error {
 	}
 	if err := c.reserve(g.ctx); err != nil {
 		return err
+	}
+	if c.gate.stalled() {
+		c.http.Release()
+		return errStalled
 	}
 	_, err := g.enter(c.gate)
 	if err != nil {

@@ -146,15 +146,15 @@ func (s *sharing) fly(f *flight) (seat *conn, err error) {
 // and is more than that waits inside net/http, beyond our reach.
 func (s *sharing) share(ctx context.Context, g *gateConn, t *tls.Conn) (*shared, error) {
 	g.framed = true
-	clear := &clearConn{Conn: t, gate: g, settled: make(chan struct{})}
-	hc, err := s.transport.NewClientConn(context.WithValue(ctx, handed{}, clear), s.target.scheme, s.target.addr)
+	text := &clearConn{Conn: t, gate: g, settled: make(chan struct{})}
+	hc, err := s.transport.NewClientConn(context.WithValue(ctx, handed{}, text), s.target.scheme, s.target.addr)
 	if err != nil {
 		_ = g.Close()
 		return nil, s.failed(err, true)
 	}
 	select {
-	case <-clear.settled:
-		err = clear.err
+	case <-text.settled:
+		err = text.err
 	case <-g.closed:
 		err = net.ErrClosed
 	case <-ctx.Done():
@@ -190,7 +190,7 @@ type shared struct {
 
 // room says whether there is a seat, with of.mu.
 func (c *shared) room() bool {
-	if c.retired.Load() || c.gate.ended.Load() {
+	if c.retired.Load() || c.gate.ended.Load() || c.gate.stalled() {
 		return false
 	}
 	free := c.http.Available()

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"io"
@@ -24,6 +25,8 @@ const (
 	frameSettings = 4
 	framePing     = 6
 	frameGoAway   = 7
+	frameWindow   = 8
+	frameStop     = 255 // ours: the server reads and says nothing any more
 
 	flagEnd        = 1 // of a stream
 	flagAck        = 1
@@ -61,7 +64,8 @@ func goAway(last, code uint32) frame { return frame{frameGoAway, 0, 0, numbers(l
 // frameServer speaks HTTP/2 frame by frame.
 type frameServer struct {
 	net.Listener
-	wg sync.WaitGroup
+	wg   sync.WaitGroup
+	over chan struct{} // closed when the test ends
 
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -87,7 +91,7 @@ func serveFrames(t *testing.T, answer func(conn, n int, stream uint32) []frame, 
 	if hello == nil {
 		hello = [][]byte{frame{kind: frameSettings}.bytes()}
 	}
-	s := &frameServer{Listener: l}
+	s := &frameServer{Listener: l, over: make(chan struct{})}
 	s.wg.Go(func() {
 		for n := 0; ; n++ {
 			c, err := l.Accept()
@@ -101,6 +105,7 @@ func serveFrames(t *testing.T, answer func(conn, n int, stream uint32) []frame, 
 		}
 	})
 	t.Cleanup(func() {
+		close(s.over)
 		_ = l.Close()
 		s.mu.Lock()
 		for _, c := range s.conns {
@@ -150,6 +155,9 @@ func (s *frameServer) serve(c net.Conn, number int, answer func(conn, n int, str
 		s.mu.Unlock()
 		frames := answer(number, n, f.stream)
 		for _, f := range frames {
+			if f.kind == frameStop {
+				<-s.over
+			}
 			say(f)
 		}
 		if n++; frames == nil {
@@ -264,6 +272,81 @@ func TestGoAwayWhileUnused(t *testing.T) {
 	}
 	wantOutcome(t, <-first, job.OutcomeDelivered, true)
 	if conns, requests := srv.counts(); conns != 2 || requests != 3 {
+		t.Errorf("%d connections, %d requests", conns, requests)
+	}
+}
+
+// A connection that ends while its request waits for the slot is replaced in time.
+func TestSharedConnectionEndsDuringWait(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	s := newSender(t, with(files))
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	seat := s.pools.Unused()[0]
+	done := make(chan Result)
+	a := srv.attempt(set)
+	a.At = time.Now().Add(300 * time.Millisecond)
+	go func() { done <- s.Send(background, a) }()
+	waitFor(t, "the slot to be near", func() bool { return len(s.pools.Unused()) == 0 })
+	_ = srv.conns[0].Close()
+	r := <-done
+	wantOutcome(t, r, job.OutcomeDelivered, true)
+	if conns, requests := srv.counts(); conns != 2 || requests != 2 || !seat.Ended() || r.StartedAt.Before(a.At) {
+		t.Errorf("%d connections, %d requests", conns, requests)
+	}
+}
+
+// One that ends when the gate has opened has sent nothing, and the gate is not
+// asked again: it has spoken for that write.
+func TestSharedConnectionEndsBehindTheGate(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	s := newSender(t, with(files))
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	seat := s.pools.Unused()[0]
+	a := srv.attempt(set)
+	asked := 0
+	a.Gate = func() error {
+		asked++
+		_ = srv.conns[0].Close()
+		waitFor(t, "the end to be seen", func() bool { return seat.http.Err() != nil })
+		return nil
+	}
+	wantOutcome(t, s.Send(background, a), job.OutcomeNotSent, false)
+	if conns, requests := srv.counts(); conns != 1 || requests != 1 || asked != 1 {
+		t.Errorf("%d connections, %d requests, asked %d times", conns, requests, asked)
+	}
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+}
+
+// Who does not read any more gets no further requests on that connection: they
+// would wait in it and leave together.
+func TestStalledConnectionTakesNoMore(t *testing.T) {
+	t.Parallel()
+	const size = 32 << 20 // more than the kernel takes
+	windows := frame{frameSettings, 0, 0, append([]byte{0, 4}, numbers(1<<30)...)}.bytes()
+	windows = append(windows, frame{frameWindow, 0, 0, numbers(1 << 30)}.bytes()...)
+	srv, set, files := serveFrames(t, func(conn, _ int, stream uint32) []frame {
+		if conn == 0 {
+			return []frame{well(stream), {kind: frameStop}}
+		}
+		return []frame{well(stream)}
+	}, windows)
+	s := newSender(t, with(files))
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	seat := s.pools.Unused()[0]
+	ctx, cancel := context.WithCancel(background)
+	large := make(chan Result)
+	go func() {
+		a := srv.attempt(set)
+		a.Job.Request.Body = make([]byte, size)
+		large <- s.Send(ctx, a)
+	}()
+	waitFor(t, "its write to wait", seat.gate.stalled)
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	cancel()
+	wantOutcome(t, <-large, job.OutcomeInterrupted, true)
+	if conns, requests := srv.counts(); conns != 2 || requests != 2 {
 		t.Errorf("%d connections, %d requests", conns, requests)
 	}
 }
