@@ -13,7 +13,7 @@ import (
 
 var (
 	errStale   = errors.New("the connection ended before the request was written")
-	errStalled = errors.New("the connection is busy with what the other side does not read")
+	errStalled = errors.New("the connection is busy")
 	errRefused = errors.New("the slot was over before the first byte")
 )
 

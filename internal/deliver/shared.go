@@ -18,6 +18,8 @@ const (
 	connectionBuffer = 2 << 20
 	// anyLimit is how many streams are expected of a connection before one was made.
 	anyLimit = 100
+	// clearWithin is how long a stream that has ended may take to be cleared away.
+	clearWithin = 50 * time.Millisecond
 )
 
 var errNoStreams = errors.New("it takes no requests over HTTP/2 now")
@@ -169,7 +171,6 @@ func (s *sharing) share(ctx context.Context, g *gateConn, t *tls.Conn) (*shared,
 		_ = hc.Close()
 		return nil, s.failed(errNoStreams, false)
 	}
-	hc.SetStateHook(func(*http.ClientConn) { c.changed() })
 	return c, nil
 }
 
@@ -183,9 +184,6 @@ type shared struct {
 	// guarded by of.mu
 	limit int // of streams, as last seen
 	seats int
-
-	mu   sync.Mutex
-	wake chan struct{} // closed when a stream has ended; nil: nobody waits
 }
 
 // room says whether there is a seat, with of.mu.
@@ -234,38 +232,21 @@ func (c *shared) ended() bool {
 }
 
 // reserve takes a stream for who has a seat. There may be none for the moment
-// in which the one before is cleared away.
+// in which the one before is cleared away. The end of that is looked for: the
+// hook of a ClientConn misses what happens while it runs.
 func (c *shared) reserve(ctx context.Context) error {
+	last := time.Now().Add(clearWithin)
 	for {
-		wake := c.waiting()
 		switch {
 		case c.http.Reserve() == nil:
 			return nil
 		case c.ended():
 			return errStale
+		case time.Now().After(last):
+			return errStalled
 		}
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := waitUntil(ctx, time.Now().Add(time.Millisecond), c.gate.closed); err != nil {
+			return err
 		}
-	}
-}
-
-func (c *shared) waiting() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wake == nil {
-		c.wake = make(chan struct{})
-	}
-	return c.wake
-}
-
-func (c *shared) changed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wake != nil {
-		close(c.wake)
-		c.wake = nil
 	}
 }

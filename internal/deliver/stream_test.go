@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ type frameServer struct {
 	net.Listener
 	wg   sync.WaitGroup
 	over chan struct{} // closed when the test ends
+	late atomic.Int64  // how much later it says its settings, ns
 
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -122,6 +124,7 @@ func (s *frameServer) serve(c net.Conn, number int, answer func(conn, n int, str
 	if _, err := io.CopyN(io.Discard, c, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
 		return
 	}
+	<-time.After(time.Duration(s.late.Load()))
 	if _, err := c.Write(hello); err != nil {
 		return
 	}
@@ -170,6 +173,13 @@ func (s *frameServer) counts() (conns, requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns), s.requests
+}
+
+// first is the first connection.
+func (s *frameServer) first() net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[0]
 }
 
 func (s *frameServer) attempt(set destination.TLS) Attempt {
@@ -262,12 +272,12 @@ func TestGoAwayWhileUnused(t *testing.T) {
 	go func() { first <- s.Send(background, srv.attempt(set)) }()
 	waitFor(t, "the second request", func() bool { _, n := srv.counts(); return n == 2 })
 	// When the ping is answered the frame before it was read.
-	if _, err := srv.conns[0].Write(append(goAway(3, 0).bytes(), frame{framePing, 0, 0, make([]byte, 8)}.bytes()...)); err != nil {
+	if _, err := srv.first().Write(append(goAway(3, 0).bytes(), frame{framePing, 0, 0, make([]byte, 8)}.bytes()...)); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the GOAWAY to be read", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return srv.acks == 1 })
 	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
-	if _, err := srv.conns[0].Write(well(3).bytes()); err != nil {
+	if _, err := srv.first().Write(well(3).bytes()); err != nil {
 		t.Fatal(err)
 	}
 	wantOutcome(t, <-first, job.OutcomeDelivered, true)
@@ -280,15 +290,17 @@ func TestGoAwayWhileUnused(t *testing.T) {
 func TestSharedConnectionEndsDuringWait(t *testing.T) {
 	t.Parallel()
 	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	srv.late.Store(int64(100 * time.Millisecond)) // what takes long to make is taken long before its slot
 	s := newSender(t, with(files))
 	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	srv.late.Store(0)
 	seat := s.pools.Unused()[0]
 	done := make(chan Result)
 	a := srv.attempt(set)
 	a.At = time.Now().Add(300 * time.Millisecond)
 	go func() { done <- s.Send(background, a) }()
-	waitFor(t, "the slot to be near", func() bool { return len(s.pools.Unused()) == 0 })
-	_ = srv.conns[0].Close()
+	waitFor(t, "the connection to be taken", func() bool { return len(s.pools.Unused()) == 0 })
+	_ = srv.first().Close()
 	r := <-done
 	wantOutcome(t, r, job.OutcomeDelivered, true)
 	if conns, requests := srv.counts(); conns != 2 || requests != 2 || !seat.Ended() || r.StartedAt.Before(a.At) {
@@ -308,7 +320,7 @@ func TestSharedConnectionEndsBehindTheGate(t *testing.T) {
 	asked := 0
 	a.Gate = func() error {
 		asked++
-		_ = srv.conns[0].Close()
+		_ = srv.first().Close()
 		waitFor(t, "the end to be seen", func() bool { return seat.http.Err() != nil })
 		return nil
 	}
@@ -374,7 +386,10 @@ func TestNoHiddenResendOverHTTP2(t *testing.T) {
 					}
 					a.Job.Request.Body = bytes.Repeat([]byte{'x'}, size)
 					wantOutcome(t, s.Send(background, a), job.OutcomeReset, true)
-					if conns, requests := srv.counts(); conns != 1 || requests != used+1 || srv.bytes != size {
+					conns, requests := srv.counts()
+					srv.mu.Lock()
+					defer srv.mu.Unlock()
+					if conns != 1 || requests != used+1 || srv.bytes != size {
 						t.Errorf("%d connections, %d requests with %d bytes, want 1, %d and %d", conns, requests, srv.bytes, used+1, size)
 					}
 				})
