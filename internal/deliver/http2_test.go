@@ -337,3 +337,28 @@ func TestAnswersWithoutEndOverHTTP2(t *testing.T) {
 	a.Job.Request.Body = make([]byte, 1)
 	wantOutcome(t, s.Send(background, a), job.OutcomeDelivered, true)
 }
+
+// An answer whose body does not end costs its stream after a while, and neither
+// the connection nor the outcome.
+func TestDrippingAnswerOverHTTP2(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	srv := serveBoth(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			close(ended)
+		}
+	})
+	s := newSender(t, trust(srv.Server))
+	begin := time.Now()
+	wantOutcome(t, s.Send(background, over2(srv.URL)), job.OutcomeDelivered, true)
+	if took := time.Since(begin); took > drainTime+2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	<-ended
+	a := over2(srv.URL)
+	a.Job.Request.Method = "GET"
+	wantOutcome(t, s.Send(background, a), job.OutcomeDelivered, true)
+}
