@@ -20,19 +20,24 @@ const (
 // connection had ended, nothing was written and another one may be tried. c is
 // put back into p or closed in any case.
 func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
+	usable := false
+	defer func() {
+		if usable {
+			p.Put(c)
+		} else {
+			c.Close()
+		}
+	}()
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	defer g.cancel(nil)
 	defer g.end()
-	if err := begin(c, g); err != nil {
-		switch {
-		case errors.Is(err, errStale):
-			c.Close()
-			return staleResult(c.gate), c.gate.reused.Load()
-		case errors.Is(err, errStalled):
-			c.Close()
-			return notSent(err), true
-		}
-		p.Put(c)
+	switch err := begin(c, g); {
+	case errors.Is(err, errStale):
+		return staleResult(c.gate), c.gate.reused.Load()
+	case errors.Is(err, errStalled):
+		return notSent(err), true
+	case err != nil:
+		usable = true
 		return notSent(err), false
 	}
 
@@ -42,16 +47,12 @@ func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (re
 		if c.shared != nil && res.Outcome == job.OutcomeTimeout {
 			c.shared.retired.Store(true) // it may be dead, and would take others with it
 		}
-		c.Close()
 		return res, stale
 	}
 	res = answered(resp, g)
 	res.Response = keep(out, resp)
-	if drain(g, c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
+	if usable = drain(g, c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}); usable {
 		c.gate.reused.Store(true)
-		p.Put(c)
-	} else {
-		c.Close()
 	}
 	return res, false
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -356,6 +357,11 @@ func TestStalledConnectionTakesNoMore(t *testing.T) {
 	}()
 	waitFor(t, "its write to wait", seat.gate.stalled)
 	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	// One that has its seat already notices it right before the gate.
+	late := &pass{ctx: background, gate: func() error { t.Error("the gate was asked"); return nil }}
+	if err := begin(seat, late); !errors.Is(err, errStalled) {
+		t.Error(err)
+	}
 	cancel()
 	wantOutcome(t, <-large, job.OutcomeInterrupted, true)
 	if conns, requests := srv.counts(); conns != 2 || requests != 2 {
