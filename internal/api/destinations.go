@@ -21,7 +21,7 @@ type destinationView struct {
 	Version   int64               `json:"version"`
 	Contract  any                 `json:"contract" doc:"As written"`
 	Effective *destination.Filled `json:"effective,omitempty" doc:"Filled in, rate as granted"`
-	Warnings  []string            `json:"warnings,omitempty" doc:"What is allowed and probably not meant"`
+	Warnings  []string            `json:"warnings,omitempty" doc:"What is allowed and probably not meant; the answer to a PUT also says what this Redis makes of it"`
 	Overrides []any               `json:"overrides"`
 	Faulty    string              `json:"faulty,omitempty" doc:"Why the stored contract cannot be used"`
 	Live      liveView            `json:"live"`
@@ -65,7 +65,7 @@ func viewDestination(d *queue.Destination) destinationView {
 	}
 	if d.Contract != nil {
 		filled := destination.Effective(d.Contract)
-		v.Labels, v.Effective, v.Warnings = d.Contract.Labels, &filled, destination.Warnings(d.Contract)
+		v.Labels, v.Effective, v.Warnings = d.Contract.Labels, &filled, append(destination.Warnings(d.Contract), d.Warnings...)
 	}
 	return v
 }

@@ -130,6 +130,9 @@ func TestPutConditions(t *testing.T) {
 			if named := strings.Contains(string(r.body), "effective_in_ms"); told == tc.want.DryRun || named != told {
 				t.Errorf("effective_in_ms in %s", r.body)
 			}
+			if !strings.Contains(string(r.body), `"warnings":["durability: late here"]`) {
+				t.Errorf("no warning in %s", r.body)
+			}
 			if want := map[bool]int{false: 200, true: 201}[tc.want.IfNone]; r.status != want || r.header.Get("ETag") != `"7"` {
 				t.Errorf("%d %v", r.status, r.header)
 			}

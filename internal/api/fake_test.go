@@ -193,7 +193,7 @@ func (s *fakeStore) Apply(_ context.Context, req queue.ApplyRequest) (*queue.Des
 		return nil, false, s.err
 	}
 	d := s.bank()
-	d.EffectiveIn = 120*time.Millisecond + 1
+	d.EffectiveIn, d.Warnings = 120*time.Millisecond+1, []string{"durability: late here"}
 	return d, req.IfNone, nil
 }
 

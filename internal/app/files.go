@@ -176,7 +176,7 @@ func (f *files) missing(ctx context.Context) (map[string]bool, error) {
 func (f *files) put(ctx context.Context, file *destination.File, entries []destination.Entry, lost bool) (refused []string, err error) {
 	var failed []error
 	for _, e := range entries {
-		_, created, err := f.store.Apply(ctx, queue.ApplyRequest{Name: e.Contract.Name, Contract: e.Contract, Written: e.Written,
+		d, created, err := f.store.Apply(ctx, queue.ApplyRequest{Name: e.Contract.Name, Contract: e.Contract, Written: e.Written,
 			Source: queue.Source{Kind: "file", Set: file.Set, Revision: file.Revision}, MemoryLost: lost})
 		switch job.CodeOf(err) {
 		case job.CodeOwnedByFile, job.CodeVersionMismatch:
@@ -187,7 +187,7 @@ func (f *files) put(ctx context.Context, file *destination.File, entries []desti
 			failed = append(failed, err)
 			continue
 		}
-		for _, warning := range destination.Warnings(e.Contract) {
+		for _, warning := range append(destination.Warnings(e.Contract), d.Warnings...) {
 			f.log.Warn(warning, "destination", e.Contract.Name)
 		}
 		f.log.Debug("destination applied", "destination", e.Contract.Name, "created", created)

@@ -53,7 +53,7 @@ var (
 )
 
 // jobStates are the states that queue_jobs tells apart.
-var jobStates = []string{"ready", "waiting", "leased", "dead"}
+var jobStates = []string{"ready", "waiting", "leased", "dead", "unknown"}
 
 func fleetDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("tundish_"+name, help+" The same on every enqueuer: take the max.", labels, nil)
@@ -148,7 +148,7 @@ func (g gauges) destination(l *queue.Lane) {
 }
 
 func (g gauges) jobs(l *queue.Lane, drain time.Duration) {
-	for i, n := range []int64{l.Ready, l.Waiting, l.Leased, l.Dead} {
+	for i, n := range []int64{l.Ready, l.Waiting, l.Leased, l.Dead, l.Unknown} {
 		g.set(descJobs, float64(n), l.Name, jobStates[i])
 	}
 	g.set(descCapacity, float64(l.Capacity), l.Name)
@@ -166,7 +166,8 @@ func (g gauges) others(lanes []queue.Lane) {
 	sum, drain, states := queue.Lane{Name: other}, time.Duration(0), map[string]bool{}
 	for i := range lanes {
 		l := &lanes[i]
-		sum.Ready, sum.Waiting, sum.Leased, sum.Dead = sum.Ready+l.Ready, sum.Waiting+l.Waiting, sum.Leased+l.Leased, sum.Dead+l.Dead
+		sum.Ready, sum.Waiting, sum.Leased = sum.Ready+l.Ready, sum.Waiting+l.Waiting, sum.Leased+l.Leased
+		sum.Dead, sum.Unknown = sum.Dead+l.Dead, sum.Unknown+l.Unknown
 		sum.Capacity, sum.SizeBytes = sum.Capacity+l.Capacity, sum.SizeBytes+l.SizeBytes
 		sum.OldestAge, drain = max(sum.OldestAge, l.OldestAge), max(drain, l.Drain())
 		states[l.State] = true

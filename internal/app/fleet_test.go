@@ -72,17 +72,17 @@ func tps(rate float64) []queue.LaneLimit {
 func TestFleetGauges(t *testing.T) {
 	t.Parallel()
 	lanes := []queue.Lane{
-		{Name: "a", State: "running", Depth: 30, Ready: 20, Waiting: 7, Leased: 3, Dead: 2, SizeBytes: 900, Capacity: 100, MaxBytes: 1e6,
+		{Name: "a", State: "running", Depth: 30, Ready: 20, Waiting: 7, Leased: 3, Dead: 2, Unknown: 1, SizeBytes: 900, Capacity: 100, MaxBytes: 1e6,
 			OldestAge: 90 * time.Second, Occupied: 1900 * time.Millisecond,
 			Limits: []queue.LaneLimit{{Name: "tps", Rate: 10, Granted: 9.9}, {Name: "day", Rate: 4, Granted: 2}}},
 		{Name: "b", Class: "hook", State: "paused", Depth: 99, Ready: 99, Capacity: 100, MaxBytes: 1e6, OldestAge: time.Hour, Limits: tps(1)},
 		{Name: "c", Class: "hook", State: "running", Depth: 1, Ready: 1, SizeBytes: 99, Capacity: 100, MaxBytes: 100, OldestAge: 11 * time.Minute, Limits: tps(1)},
-		{Name: "d", Class: "hook", State: "faulty", Depth: 5, Ready: 5},
+		{Name: "d", Class: "hook", State: "faulty", Depth: 5, Ready: 5, Unknown: 4},
 	}
 	got := fleetSeries(t, &fakeFleet{lanes: lanes, senders: 2}, 2)
 	for name, want := range map[string]float64{
 		"queue_jobs destination=a state=ready": 20, "queue_jobs destination=a state=waiting": 7,
-		"queue_jobs destination=a state=leased": 3, "queue_jobs destination=a state=dead": 2,
+		"queue_jobs destination=a state=leased": 3, "queue_jobs destination=a state=dead": 2, "queue_jobs destination=a state=unknown": 1,
 		"queue_capacity_jobs destination=a": 100, "queue_size_bytes destination=a": 900,
 		"queue_oldest_age_seconds destination=a": 90, "queue_drain_seconds destination=a": 15,
 		"limit_rate_per_second destination=a limit=tps": 10, "limit_rate_per_second destination=a limit=day": 4,
@@ -90,7 +90,7 @@ func TestFleetGauges(t *testing.T) {
 		"destination_state destination=a state=running": 1, "destination_state destination=b state=paused": 1,
 		"destination_state destination=b state=running": 0,
 		// c and d have no labels of their own.
-		"queue_jobs destination=other state=ready": 6, "queue_oldest_age_seconds destination=other": 660,
+		"queue_jobs destination=other state=ready": 6, "queue_jobs destination=other state=unknown": 4, "queue_oldest_age_seconds destination=other": 660,
 		"queue_drain_seconds destination=other": 1, "destination_state destination=other state=faulty": 1,
 		"destination_state destination=other state=paused": 0, "queue_capacity_jobs destination=other": 100,
 		"destinations class=none state=running": 1, "destinations class=hook state=running": 1,

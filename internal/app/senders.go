@@ -24,7 +24,7 @@ func newSenders(cfg *WorkerConfig, store *queue.Store) *senders {
 		secrets: secrets,
 		http: deliver.New(deliver.Config{AllowPrivate: cfg.allow, MaxIdlePerTarget: cfg.concurrency, Secrets: secrets,
 			Tokens: newTokens(store, cfg.sealKeys)}),
-		mail: mail.New(mail.Config{AllowPrivate: cfg.allow, MaxIdlePerTarget: cfg.concurrency, Resolve: secrets.Text}),
+		mail: mail.New(mail.Config{AllowPrivate: cfg.allow, MaxIdlePerTarget: cfg.concurrency, Secrets: secrets}),
 	}
 }
 

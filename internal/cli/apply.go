@@ -51,9 +51,6 @@ func (c *applyCmd) run(ctx context.Context, s *session) error {
 	all := []applied{}
 	var failed error
 	for _, e := range file.Destinations {
-		for _, w := range destination.Warnings(e.Contract) {
-			s.talk("warning: %s: %s", e.Contract.Name, w)
-		}
 		a := applied{Name: e.Contract.Name}
 		if a.Result, err = c.apply(ctx, s, file, e); err != nil {
 			a.Result, a.Error = "failed", err.Error()
@@ -172,6 +169,7 @@ func (c *applyCmd) apply(ctx context.Context, s *session, file *destination.File
 			return "", err
 		}
 		if there.ownedBy(file) && same(there.Contract, written) {
+			there.warn(s)
 			return "unchanged", nil
 		}
 		result = "updated"
@@ -179,8 +177,23 @@ func (c *applyCmd) apply(ctx context.Context, s *session, file *destination.File
 			put.header["If-Match"] = tag
 		}
 	}
-	_, err = s.api.do(ctx, put)
-	return result, err
+	answer, err := s.api.do(ctx, put)
+	if err != nil {
+		return result, err
+	}
+	var now destinationDoc
+	if err := decode(answer.body, &now); err != nil {
+		return result, err
+	}
+	now.warn(s)
+	return result, nil
+}
+
+// warn says what is probably not meant: in the contract, or where it was applied.
+func (d *destinationDoc) warn(s *session) {
+	for _, w := range d.Warnings {
+		s.talk("warning: %s: %s", plain(d.Name), plain(w))
+	}
 }
 
 // query says for which set the contract is.

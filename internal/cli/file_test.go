@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -94,6 +95,11 @@ func (c *contracts) put(w http.ResponseWriter, r *http.Request) {
 		c.by[name] = r.URL.Query().Get("set") + "@" + r.URL.Query().Get("revision")
 	}
 	w.WriteHeader(http.StatusOK)
+	warnings := "[]"
+	if name == "two" {
+		warnings = `["durability: late"]`
+	}
+	fmt.Fprintf(w, `{"name":%q,"warnings":%s}`, name, warnings)
 }
 
 func TestApply(t *testing.T) {
@@ -108,7 +114,7 @@ func TestApply(t *testing.T) {
 	if len(c.at) != 1 {
 		t.Errorf("a dry run made %v", c.at)
 	}
-	apply().want(t, exitDone, "one  created\ntwo  updated\n", "warning: two: ")
+	apply().want(t, exitDone, "one  created\ntwo  updated\n", "warning: two: durability: late")
 	before := len(f.seen())
 	apply().want(t, exitDone, "one  unchanged\ntwo  unchanged\n", "")
 	apply("--dry-run", "-o", "name").want(t, exitDone, "one\ntwo\n", "")

@@ -16,10 +16,11 @@ type Secrets interface {
 	Value(c *destination.Contract, r destination.Reference) (string, error)
 }
 
-// noSecrets is for a sender that was given none.
-type noSecrets struct{}
+// NoSecrets is for a sender that was given none.
+type NoSecrets struct{}
 
-func (noSecrets) Value(_ *destination.Contract, r destination.Reference) (string, error) {
+// Value implements Secrets: no reference stands for anything.
+func (NoSecrets) Value(_ *destination.Contract, r destination.Reference) (string, error) {
 	return "", fmt.Errorf("%s: references are not resolved here", r)
 }
 

@@ -107,7 +107,7 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.IdleTimeout, defaultIdleTimeout)
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
-	setDefault(&cfg.Secrets, Secrets(noSecrets{}))
+	setDefault(&cfg.Secrets, Secrets(NoSecrets{}))
 	s := &Sender{cfg: cfg, tokens: make(map[string]*tokenOf)}
 	s.pools = kept.New(kept.Config[target, *conn]{Open: s.open, DialTimeout: cfg.DialTimeout, IdleTimeout: cfg.IdleTimeout})
 	return s

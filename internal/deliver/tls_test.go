@@ -77,6 +77,11 @@ func newMutual(t *testing.T, clients ...string) *mutual {
 	return m
 }
 
+// pairOf is the setting of who comes as name, to a destination called bank.example.
+func pairOf(name string) destination.TLS {
+	return destination.TLS{CAFile: "/ca", CertFile: "/" + name + ".crt", KeyFile: "/" + name + ".key", ServerName: "bank.example"}
+}
+
 func withTLS(url string, set destination.TLS) Attempt {
 	a := attemptTo(url)
 	a.Contract.Target.TLS = set
@@ -92,8 +97,7 @@ func TestCertificatesOfDestinations(t *testing.T) {
 	m := newMutual(t, shopCert, hookCert)
 	files := held{"/ca": m.ca, "/shop.crt": shopCert, "/shop.key": shopKey, "/hook.crt": hookCert, "/hook.key": hookKey}
 	s := newSender(t, with(files))
-	shop := destination.TLS{CAFile: "/ca", CertFile: "/shop.crt", KeyFile: "/shop.key", ServerName: "bank.example"}
-	hook := destination.TLS{CAFile: "/ca", CertFile: "/hook.crt", KeyFile: "/hook.key", ServerName: "bank.example"}
+	shop, hook := pairOf("shop"), pairOf("hook")
 	for _, set := range []destination.TLS{shop, hook, shop, hook} {
 		wantOutcome(t, s.Send(background, withTLS(m.URL, set)), job.OutcomeDelivered, true)
 	}
@@ -127,10 +131,10 @@ func TestRefusedCertificateLeavesNoDoubt(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c) // a reset would overtake what it said
 	})
 	url := "https://" + srv.Addr().String()
-	s := newSender(t, with(held{"/ca": m.ca, "/crt": cert, "/key": key}))
+	s := newSender(t, with(held{"/ca": m.ca, "/shop.crt": cert, "/shop.key": key}))
 	for want, set := range map[string]destination.TLS{
 		"the other side: tls: certificate required":          {CAFile: "/ca", ServerName: "bank.example"},
-		"the other side: tls: unknown certificate authority": {CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: "bank.example"},
+		"the other side: tls: unknown certificate authority": pairOf("shop"),
 	} {
 		for range 10 {
 			if r := s.Send(background, withTLS(url, set)); r.Wrote && (r.Outcome != job.OutcomeTLS || r.Error != want) || r.Outcome.Class() != job.Retry {
@@ -168,19 +172,19 @@ func TestCertificatesThatDoNotFit(t *testing.T) {
 	cert, key := certificate(t, "shop")
 	other, otherKey := certificate(t, "other")
 	m := newMutual(t, cert)
-	files := held{"/ca": m.ca, "/crt": cert, "/key": key, "/other.crt": other, "/other.key": otherKey, "/not": "s3cret"}
+	files := held{"/ca": m.ca, "/shop.crt": cert, "/shop.key": key, "/other.crt": other, "/other.key": otherKey, "/not": "s3cret"}
 	for name, tc := range map[string]struct {
 		set   destination.TLS
 		fault string // empty: the attempt fails in the handshake
 	}{
 		"no certificate":   {destination.TLS{CAFile: "/ca", ServerName: "bank.example"}, ""},
-		"another":          {destination.TLS{CAFile: "/ca", CertFile: "/other.crt", KeyFile: "/other.key", ServerName: "bank.example"}, ""},
-		"wrong name":       {destination.TLS{CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: "shop.example"}, ""},
-		"wrong authority":  {destination.TLS{CAFile: "/other.crt", CertFile: "/crt", KeyFile: "/key", ServerName: "bank.example"}, ""},
+		"another":          {pairOf("other"), ""},
+		"wrong name":       {destination.TLS{CAFile: "/ca", CertFile: "/shop.crt", KeyFile: "/shop.key", ServerName: "shop.example"}, ""},
+		"wrong authority":  {destination.TLS{CAFile: "/other.crt", CertFile: "/shop.crt", KeyFile: "/shop.key", ServerName: "bank.example"}, ""},
 		"file is missing":  {destination.TLS{CAFile: "/none"}, "tls: ca_file: ${file:/none}: is not set"},
 		"no authority":     {destination.TLS{CAFile: "/not"}, "tls: ca_file: there is no certificate"},
-		"another's key":    {destination.TLS{CertFile: "/crt", KeyFile: "/other.key"}, "tls: cert_file and key_file: they are not"},
-		"key is no secret": {destination.TLS{CertFile: "/crt", KeyFile: "/not"}, "tls: cert_file and key_file: they are not"},
+		"another's key":    {destination.TLS{CertFile: "/shop.crt", KeyFile: "/other.key"}, "tls: cert_file and key_file: they are not"},
+		"key is no secret": {destination.TLS{CertFile: "/shop.crt", KeyFile: "/not"}, "tls: cert_file and key_file: they are not"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -95,6 +95,25 @@ func withOAuth2(url, tokenURL string) Attempt {
 	return a
 }
 
+// errand is a sender that gets tokens of an issuer for a destination.
+type errand struct {
+	t *testing.T
+	i *issuer
+	d *taker
+	s *Sender
+}
+
+func newErrand(t *testing.T, secrets held, takes ...string) *errand {
+	t.Helper()
+	return &errand{t, newIssuer(t), newTaker(t, takes...), newSender(t, with(secrets))}
+}
+
+// send makes an attempt that must end so.
+func (e *errand) send(ctx context.Context, want job.Outcome, wrote bool) {
+	e.t.Helper()
+	wantOutcome(e.t, e.s.Send(ctx, withOAuth2(e.d.URL, e.i.URL)), want, wrote)
+}
+
 func TestTokenIsFetchedOnceAndUsed(t *testing.T) {
 	t.Parallel()
 	i, d := newIssuer(t), newTaker(t, "t1")
@@ -122,18 +141,13 @@ func TestTokenIsFetchedOnceAndUsed(t *testing.T) {
 // next one is refused as well, the answer stands.
 func TestRefusedTokenIsFetchedAgainOnce(t *testing.T) {
 	t.Parallel()
-	i, d := newIssuer(t), newTaker(t)
-	s := newSender(t, with(held{"a": "x"}))
-	send := func(want job.Outcome, wrote bool) {
-		t.Helper()
-		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), want, wrote)
-	}
-	send(job.OutcomeAuth, true)
+	e := newErrand(t, held{"a": "x"})
+	e.send(background, job.OutcomeAuth, true)
 	for range 3 {
-		send(job.OutcomeRejected, true)
+		e.send(background, job.OutcomeRejected, true)
 	}
-	if i.count() != 2 {
-		t.Errorf("%d tokens fetched, want 2 (%v)", i.count(), d.came)
+	if e.i.count() != 2 {
+		t.Errorf("%d tokens fetched, want 2 (%v)", e.i.count(), e.d.came)
 	}
 	if c := job.OutcomeAuth.Class(); c != job.Retry {
 		t.Errorf("class %s", c)
@@ -171,42 +185,36 @@ func TestRefusalsOfSomeRequestsFetchNoMoreTokens(t *testing.T) {
 // What was refused long ago says nothing of the token that a renewal brings.
 func TestRenewedTokenMayBeRefusedOnceToo(t *testing.T) {
 	t.Parallel()
-	i, d := newIssuer(t), newTaker(t, "t2")
-	s := newSender(t, with(held{"a": "x"}))
-	send := func(want job.Outcome) {
-		t.Helper()
-		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), want, true)
-	}
-	send(job.OutcomeAuth)
-	send(job.OutcomeDelivered)
-	place := s.tokenFor("bank")
+	e := newErrand(t, held{"a": "x"}, "t2")
+	e.send(background, job.OutcomeAuth, true)
+	e.send(background, job.OutcomeDelivered, true)
+	place := e.s.tokenFor("bank")
 	place.mu.Lock()
 	place.token.renewed, place.ended = time.Now(), time.Time{}
 	place.mu.Unlock()
-	send(job.OutcomeDelivered)
+	e.send(background, job.OutcomeDelivered, true)
 	waitFor(t, "the renewal", func() bool {
 		place.mu.Lock()
 		defer place.mu.Unlock()
 		return place.token.value == "t3"
 	})
-	d.take("t4")
-	send(job.OutcomeAuth)
-	send(job.OutcomeDelivered)
+	e.d.take("t4")
+	e.send(background, job.OutcomeAuth, true)
+	e.send(background, job.OutcomeDelivered, true)
 }
 
 // A token that has ended when it comes is not asked for again and again.
 func TestTokenThatEndsAtOnceIsNotFetchedWithoutPause(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{`{"access_token":"t1","expires_in":0.000001}`, `{"access_token":"t1","expires_in":1e-300}`} {
-		i, d := newIssuer(t), newTaker(t, "t1")
-		i.status, i.answer = 200, answer
-		s := newSender(t, with(held{"a": "x"}))
+		e := newErrand(t, held{"a": "x"}, "t1")
+		e.i.status, e.i.answer = 200, answer
 		ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
 		for range 5 {
-			wantOutcome(t, s.Send(ctx, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
+			e.send(ctx, job.OutcomeDelivered, true)
 		}
 		cancel()
-		if n := i.count(); n > 1 {
+		if n := e.i.count(); n > 1 {
 			t.Errorf("%s: asked %d times", answer, n)
 		}
 	}
@@ -214,19 +222,19 @@ func TestTokenThatEndsAtOnceIsNotFetchedWithoutPause(t *testing.T) {
 
 func TestTokenIsRenewedBesideItsUse(t *testing.T) {
 	t.Parallel()
-	i, d := newIssuer(t), newTaker(t, "t1", "t2", "t3", "t4", "t5", "t6")
-	i.life = 1
-	s := newSender(t, with(held{"a": "x"}))
-	wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
+	e := newErrand(t, held{"a": "x"}, "t1", "t2", "t3", "t4", "t5", "t6")
+	e.i.life = 1
+	e.send(background, job.OutcomeDelivered, true)
 	waitFor(t, "a token to be renewed and used", func() bool {
-		wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.came[len(d.came)-1] != "t1"
+		e.send(background, job.OutcomeDelivered, true)
+		e.d.mu.Lock()
+		defer e.d.mu.Unlock()
+		return e.d.came[len(e.d.came)-1] != "t1"
 	})
-	s.tokenFor("bank").mu.Lock()
-	defer s.tokenFor("bank").mu.Unlock()
-	if tok := s.tokenFor("bank").token; tok.renewed.Sub(tok.got) != 800*time.Millisecond || tok.until.Sub(tok.got) != time.Second {
+	place := e.s.tokenFor("bank")
+	place.mu.Lock()
+	defer place.mu.Unlock()
+	if tok := place.token; tok.renewed.Sub(tok.got) != 800*time.Millisecond || tok.until.Sub(tok.got) != time.Second {
 		t.Errorf("renewed after %v of %v", tok.renewed.Sub(tok.got), tok.until.Sub(tok.got))
 	}
 }
@@ -234,14 +242,13 @@ func TestTokenIsRenewedBesideItsUse(t *testing.T) {
 // Other credentials are another token.
 func TestChangedSecretFetchesAnother(t *testing.T) {
 	t.Parallel()
-	i, d := newIssuer(t), newTaker(t, "t1", "t2")
 	secrets := held{"a": "old"}
-	s := newSender(t, with(secrets))
-	wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
+	e := newErrand(t, secrets, "t1", "t2")
+	e.send(background, job.OutcomeDelivered, true)
 	secrets["a"] = "new"
-	wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
-	if i.count() != 2 || !strings.Contains(i.asked[1], "tundish:new") {
-		t.Errorf("asked %q", i.asked)
+	e.send(background, job.OutcomeDelivered, true)
+	if e.i.count() != 2 || !strings.Contains(e.i.asked[1], "tundish:new") {
+		t.Errorf("asked %q", e.i.asked)
 	}
 }
 
@@ -331,19 +338,18 @@ func TestTokenServerIsNotTrusted(t *testing.T) {
 
 func TestTokenThatIsSlow(t *testing.T) {
 	t.Parallel()
-	i, d := newIssuer(t), newTaker(t, "t1")
-	i.wait = make(chan struct{})
-	s := newSender(t, with(held{"a": "x"}))
+	e := newErrand(t, held{"a": "x"}, "t1")
+	e.i.wait = make(chan struct{})
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
-	wantOutcome(t, s.Send(ctx, withOAuth2(d.URL, i.URL)), job.OutcomeAuth, false)
+	e.send(ctx, job.OutcomeAuth, false)
 	stopped, stop := context.WithCancelCause(background)
 	stop(ErrStopped)
-	wantOutcome(t, s.Send(stopped, withOAuth2(d.URL, i.URL)), job.OutcomeNotSent, false)
-	close(i.wait)
-	wantOutcome(t, s.Send(background, withOAuth2(d.URL, i.URL)), job.OutcomeDelivered, true)
-	if i.count() != 1 {
-		t.Errorf("asked %d times", i.count())
+	e.send(stopped, job.OutcomeNotSent, false)
+	close(e.i.wait)
+	e.send(background, job.OutcomeDelivered, true)
+	if e.i.count() != 1 {
+		t.Errorf("asked %d times", e.i.count())
 	}
 }
 

@@ -94,7 +94,7 @@ func mailFrom(o *object) string {
 }
 
 // wholeReference is a value that is one reference and nothing else.
-var wholeReference = regexp.MustCompile(`^\$\{(env|file):[^${}]+\}$`)
+var wholeReference = regexp.MustCompile(`^\$\{(env|file|secret):[^${}]+\}$`)
 
 const maxLogInBytes = 255
 
@@ -104,10 +104,8 @@ func logIn(o *object, mode MailTLS) (username, password string) {
 	username = o.text("username", "", maxLogInBytes)
 	user, secret := o.get("username"), o.get("password")
 	switch {
-	case secret != nil && secret.kind == text && strings.HasPrefix(secret.text, "${secret:"):
-		o.p.notSupported(secret, "password: sealed secrets are not supported yet; give ${env:NAME} or ${file:PATH}")
 	case secret != nil && (secret.kind != text || len(secret.text) > maxURLBytes || !wholeReference.MatchString(secret.text)):
-		o.p.invalid(secret, "password: must not stand in the contract, which is stored and shown; give a reference: ${env:NAME} or ${file:PATH}")
+		o.p.invalid(secret, "password: must not stand in the contract, which is stored and shown; give a reference: "+wantReference)
 	case secret != nil:
 		if _, wrong := references(secret.text); wrong != "" {
 			o.p.invalid(secret, "password: %s", wrong)
@@ -115,7 +113,7 @@ func logIn(o *object, mode MailTLS) (username, password string) {
 		password = secret.text
 	}
 	if _, wrong := references(username); user != nil && (wrong != "" || reference(username) && !wholeReference.MatchString(username)) {
-		o.p.invalid(user, "username: give text, or one reference: ${env:NAME} or ${file:PATH}")
+		o.p.invalid(user, "username: give text, or one reference: "+wantReference)
 	}
 	if o.part {
 		return username, password
@@ -126,7 +124,7 @@ func logIn(o *object, mode MailTLS) (username, password string) {
 	case mode == NoTLS && secret != nil:
 		o.p.invalid(secret, "password: a log-in is not allowed with tls: none, where everybody on the way could read it")
 	case user != nil && secret == nil:
-		o.missing("password", "a reference: ${env:NAME} or ${file:PATH}; or leave username out")
+		o.missing("password", "a reference: "+wantReference+"; or leave username out")
 	case user == nil && secret != nil:
 		o.missing("username", "it, or leave password out")
 	}

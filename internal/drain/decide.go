@@ -94,7 +94,7 @@ func healthOf(o job.Outcome) queue.Health {
 	case job.Retry, job.Ambiguous:
 		switch o {
 		case job.OutcomeInterrupted:
-		case job.OutcomeNotArrived:
+		case job.OutcomeNotArrived, job.OutcomePostponed: // an answer, about this job alone
 			return queue.HealthOK
 		default:
 			return queue.HealthBad

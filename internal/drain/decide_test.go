@@ -110,7 +110,7 @@ func TestOutcomesTellTheHealth(t *testing.T) {
 		if slices.Contains(none, o) {
 			want = queue.HealthNone
 		}
-		if o == job.OutcomeNotArrived { // it has answered a question
+		if o == job.OutcomeNotArrived || o == job.OutcomePostponed { // it has answered, about one job
 			want = queue.HealthOK
 		}
 		if got := healthOf(o); got != want {
@@ -238,7 +238,7 @@ func TestResultsThatRestTheLaneAreUrgent(t *testing.T) {
 func TestAtMostOnceTriesAgainWhatAMailServerPutOff(t *testing.T) {
 	t.Parallel()
 	c := &destination.Contract{Delivery: destination.AtMostOnce, Retry: retries(), SMTP: &destination.SMTPTarget{}}
-	for o, want := range map[job.Outcome]queue.Kind{job.OutcomePostponed: queue.KindRetry, job.OutcomeUnfinished: queue.KindRetry, job.OutcomeThrottled: queue.KindThrottled,
+	for o, want := range map[job.Outcome]queue.Kind{job.OutcomePostponed: queue.KindRetry, job.OutcomeUnready: queue.KindRetry, job.OutcomeUnfinished: queue.KindRetry, job.OutcomeThrottled: queue.KindThrottled,
 		job.OutcomeReset: queue.KindUnknown, job.OutcomeTimeout: queue.KindUnknown, job.OutcomeInvalidReply: queue.KindUnknown} {
 		if r := decide(c, &granted{}, &job.Job{}, deliver.Result{Outcome: o, Wrote: true}, half); r.Kind != want {
 			t.Errorf("%s: %s, want %s", o, r.Kind, want)

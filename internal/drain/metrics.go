@@ -68,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		duration:    histogram("attempt_duration_seconds", "From the first byte written to the outcome.", prometheus.ExponentialBucketsRange(0.001, 60, 14)),
 		queueWait:   histogram("queue_wait_seconds", "From the push to the write.", wait),
 		lateness:    histogram("slot_lateness_seconds", "From the earliest moment of a slot to the write.", prometheus.ExponentialBucketsRange(0.0001, 1, 12)),
-		finished:    counter("jobs_finished_total", "Jobs that ended by a result of this process.", "destination", "state"),
+		finished:    counter("jobs_finished_total", "Jobs that ended in a turn of this process.", "destination", "state"),
 		granted:     counter("slots_granted_total", "Slots handed out with a job.", "destination"),
 		slotsDead:   counter("slots_dead_total", "Slots that were over before the write.", "destination"),
 		stale:       counter("stale_results_total", "Results refused because somebody else held the job.", "destination"),
@@ -201,6 +201,9 @@ func (m *Metrics) limitLabel(destination, limit string) string {
 // breakerTo names the changes of the breaker that a turn counts.
 var breakerTo = map[string]string{"open": queue.CountBreakerOpen, "probing": queue.CountBreakerProbing, "closed": queue.CountBreakerClosed}
 
+// endedBy names the ends that a turn counts, which no result of a worker brings.
+var endedBy = map[job.State]string{job.Expired: queue.CountExpired, job.Dead: queue.CountEndedDead, job.Unknown: queue.CountEndedUnknown}
+
 // turned counts what a turn says beside its leases and verdicts.
 func (m *Metrics) turned(label string, r *queue.TurnReply) {
 	if r.Held != "" {
@@ -211,7 +214,9 @@ func (m *Metrics) turned(label string, r *queue.TurnReply) {
 			m.breaker.WithLabelValues(label, to).Add(float64(n))
 		}
 	}
-	if n := r.Counted[queue.CountExpired]; n > 0 {
-		m.finished.WithLabelValues(label, string(job.Expired)).Add(float64(n))
+	for state, name := range endedBy {
+		if n := r.Counted[name]; n > 0 {
+			m.finished.WithLabelValues(label, string(state)).Add(float64(n))
+		}
 	}
 }

@@ -177,14 +177,16 @@ func TestTurnsCountWhatTheyTell(t *testing.T) {
 	m := NewMetrics(reg)
 	label := m.label("bank")
 	m.turned(label, &queue.TurnReply{Held: "tps"})
-	m.turned(label, &queue.TurnReply{Held: "tps", Counted: map[string]int64{queue.CountExpired: 3}})
+	m.turned(label, &queue.TurnReply{Held: "tps", Counted: map[string]int64{queue.CountExpired: 3, queue.CountEndedDead: 2, queue.CountEndedUnknown: 1}})
 	m.turned(label, &queue.TurnReply{})
 	got := gathered(t, reg)
 	if v := got["limit_held_total destination=bank limit=tps mode=enforce"]; v != 2 {
 		t.Errorf("held %v times, want 2", v)
 	}
-	if v := got["jobs_finished_total destination=bank state=expired"]; v != 3 {
-		t.Errorf("%v expired, want 3", v)
+	for state, want := range map[string]float64{"expired": 3, "dead": 2, "unknown": 1, "delivered": 0} {
+		if v := got["jobs_finished_total destination=bank state="+state]; v != want {
+			t.Errorf("%v %s, want %v", v, state, want)
+		}
 	}
 }
 

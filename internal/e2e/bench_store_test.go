@@ -57,14 +57,14 @@ const manyCallers = 64
 func BenchmarkStore(b *testing.B) {
 	s := &section{file: "30-store", title: "Jobs through Redis, unthrottled",
 		about: fmt.Sprintf("No HTTP, no rate to keep, bodies of %d bytes, one process, one Redis; ours and asynq take turns and each figure is the median. ", smallBody) +
-			"A turn of ours settles 50 delivered jobs and leases 50 more. asynq runs its server with a handler that does nothing. *Ratio* is ours over asynq's.",
+			fmt.Sprintf("%d callers push or enqueue at once. A turn of ours settles 50 delivered jobs and leases 50 more, for %d destinations at once; asynq runs its server, %d tasks at once, with a handler that does nothing. *Ratio* is ours over asynq's.", manyCallers, storeLanes, manyCallers),
 		head: []string{"what", "jobs/s", "asynq", "ratio", "bar"}}
 	l := openLanes(b, newRig(b, true).redis)
 	n := either(2000, 40_000)
 	var batch, single, turns, enqueue, process []float64
 	for b.Loop() {
 		l.emptyLanes()
-		batch = append(batch, l.pushed(1, 100, n))
+		batch = append(batch, l.pushed(manyCallers, 100, n))
 		l.emptyLanes()
 		single = append(single, l.pushed(manyCallers, 1, n/2))
 		turns = append(turns, l.turned(n/2))
@@ -74,12 +74,15 @@ func BenchmarkStore(b *testing.B) {
 		process = append(process, p.processed(n/2))
 	}
 	row := func(what string, ours, theirs []float64, least float64) {
-		ratio := median(ours) / median(theirs)
-		s.row(what, count(median(ours)), count(median(theirs)), fmt.Sprintf("%.2f", ratio), bar(ratio >= least, "≥ %.1f", least))
+		ratio, verdict := median(ours)/median(theirs), ""
+		if least > 0 {
+			verdict = bar(ratio >= least, "≥ %.1f", least)
+		}
+		s.row(what, count(median(ours)), count(median(theirs)), fmt.Sprintf("%.2f", ratio), verdict)
 	}
-	row("push, calls of 100, one caller", batch, enqueue, 1.2)
-	row(fmt.Sprintf("push, one by one, %d callers", manyCallers), single, enqueue, 1.2)
-	row("turns of 50, one caller", turns, process, 5)
+	row("push, calls of 100", batch, enqueue, 1.2)
+	row("push, one by one", single, enqueue, 0) // which the door makes calls of many of
+	row("turns of 50", turns, process, 5)
 	b.ReportMetric(median(batch)/median(enqueue), "push-ratio")
 	b.ReportMetric(median(turns)/median(process), "turn-ratio")
 	s.publish(b)
@@ -104,30 +107,28 @@ func (l *lanes) pushed(callers, size, n int) float64 {
 	}))
 }
 
-// turned is how many jobs a second one caller leases and settles.
+// turned is how many jobs a second are leased and settled, the lanes at once.
 func (l *lanes) turned(n int) float64 {
-	l.Helper()
+	var call atomic.Uint64
+	return perSecond(n, among(storeLanes, storeLanes, func(lane int) { l.drained("bank-"+strconv.Itoa(lane), n/storeLanes, &call) }))
+}
+
+// drained leases and settles n jobs of a lane.
+func (l *lanes) drained(lane string, n int, call *atomic.Uint64) {
 	const size = 50
-	results := make([][]queues.Result, storeLanes)
-	done, idle := 0, 0
-	begin := time.Now()
-	for i := 0; done < n && idle < 1000; i++ {
-		lane := i % storeLanes
-		r := l.store.Turns(context.Background(), "w1", []queues.Turn{{Lane: "bank-" + strconv.Itoa(lane), Call: uint64(i + 1), Want: size,
-			Ahead: 400 * time.Millisecond, Result: results[lane]}})[0]
-		if r.Err != nil {
-			l.Fatal(r.Err)
+	var results []queues.Result
+	for done, idle := 0, 0; done < n; {
+		r := l.store.Turns(context.Background(), "w1", []queues.Turn{{Lane: lane, Call: call.Add(1), Want: size, Ahead: 400 * time.Millisecond, Result: results}})[0]
+		if idle++; r.Err != nil || idle > 1000 {
+			l.Errorf("%s: %d jobs of %d were settled: %v", lane, done, n, r.Err)
+			return
 		}
-		done += len(results[lane])
-		results[lane] = delivered(r.Leases)
-		if idle++; len(r.Leases) > 0 {
+		done += len(results)
+		results = delivered(r.Leases)
+		if len(r.Leases) > 0 {
 			idle = 0
 		}
 	}
-	if done < n {
-		l.Fatalf("%d jobs of %d were settled", done, n)
-	}
-	return perSecond(done, time.Since(begin))
 }
 
 func delivered(leases []queues.Lease) []queues.Result {

@@ -48,11 +48,7 @@ func TestFaultLinksDoHarm(t *testing.T) {
 			t.Parallel()
 			const rate = 50
 			r := newRig(t, false)
-			door := r.redis.NewLink(t)
-			r.startEnqueuer("--redis-url", door.URL())
-			site := r.startBank(bank.Config{Latency: 50 * time.Millisecond})
-			r.put("bank", contract{URL: site.url, Rate: rate})
-			links := append(r.linked(2), door)
+			site, links := r.startLinked(2, rate, 50*time.Millisecond, true)
 			producers := r.startProducers(2, 50*time.Millisecond)
 			r.requests(site, 20)
 			for _, together := range h.lines {

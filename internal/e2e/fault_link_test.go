@@ -24,6 +24,23 @@ func (r *rig) linked(n int, flags ...string) []*redistest.Link {
 	return links
 }
 
+// startLinked starts what most tests of links look at: an enqueuer, a bank that has
+// a rate per second, and n workers with a link each; through a door the enqueuer
+// has one too, the last.
+func (r *rig) startLinked(n int, rate int64, latency time.Duration, door bool) (*site, []*redistest.Link) {
+	r.Helper()
+	var doors []*redistest.Link
+	var flags []string
+	if door {
+		doors = append(doors, r.redis.NewLink(r))
+		flags = []string{"--redis-url", doors[0].URL()}
+	}
+	r.startEnqueuer(flags...)
+	site := r.startBank(bank.Config{Latency: latency})
+	r.put("bank", contract{URL: site.url, Rate: rate})
+	return site, append(r.linked(n), doors...)
+}
+
 // A slow link costs some of the rate and never breaks it.
 func TestFaultLinkIsSlow(t *testing.T) {
 	t.Parallel()
@@ -41,10 +58,8 @@ func TestFaultLinkIsSlow(t *testing.T) {
 			t.Parallel()
 			const rate = 50
 			r := newRig(t, false)
-			r.startEnqueuer()
-			site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-			r.put("bank", contract{URL: site.url, Rate: rate})
-			for _, l := range r.linked(3) {
+			site, links := r.startLinked(3, rate, 20*time.Millisecond, false)
+			for _, l := range links {
 				l.Slow(t, c.roundTrip, c.jitter)
 			}
 			// A machine with other work takes slots away: each run keeps the rate, one must use it.
@@ -66,10 +81,7 @@ func TestFaultLinksAreCut(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 200
 	r := newRig(t, false)
-	r.startEnqueuer()
-	site := r.startBank(bank.Config{Latency: 300 * time.Millisecond}) // answers come while the link is cut
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	links := r.linked(2)
+	site, links := r.startLinked(2, rate, 300*time.Millisecond, false) // answers come while the link is cut
 	ids := r.push("bank", jobs)
 	for cut := range 2 {
 		r.requests(site, 40+60*cut)
@@ -91,10 +103,7 @@ func TestFaultOneLinkIsCut(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 50, 350
 	r := newRig(t, false)
-	r.startEnqueuer()
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	links := r.linked(2)
+	site, links := r.startLinked(2, rate, 20*time.Millisecond, false)
 	ids := r.push("bank", jobs)
 	r.requests(site, 40)
 	for _, l := range links {
@@ -118,11 +127,8 @@ func TestFaultRepliesAreLost(t *testing.T) {
 	t.Parallel()
 	const rate, times = 50, 8
 	r := newRig(t, false)
-	door := r.redis.NewLink(t)
-	r.startEnqueuer("--redis-url", door.URL())
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate})
-	links := append(r.linked(2), door)
+	site, links := r.startLinked(2, rate, 20*time.Millisecond, true)
+	door := links[2]
 	producers := r.startProducers(2, 50*time.Millisecond)
 	r.requests(site, 20)
 	for n := range times {

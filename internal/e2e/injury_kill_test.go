@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,27 +40,6 @@ func (r *rig) mustRepeat(s *site, ids []string, requests int) {
 			r.Errorf("job %s: requests %v with %d keys, want %d with one", id, numbers[id], len(keys[id]), requests)
 		}
 	}
-}
-
-// cutByAny counts the requests that were accepted and made again: those that a
-// kill explains, because the result was on its way to Redis, and others.
-func cutByAny(s *site, kills []int64, onTheWay time.Duration) (explained, unexplained int) {
-	accepted := map[string][]int64{}
-	arrivals, _ := s.Arrivals()
-	for _, a := range arrivals {
-		accepted[a.Job] = append(accepted[a.Job], a.At)
-	}
-	for _, at := range accepted {
-		slices.Sort(at)
-		for _, made := range at[:len(at)-1] {
-			if slices.ContainsFunc(kills, func(k int64) bool { return made <= k && k < made+onTheWay.Nanoseconds() }) {
-				explained++
-			} else {
-				unexplained++
-			}
-		}
-	}
-	return explained, unexplained
 }
 
 // A worker that is killed with slots that have not come: nobody saw the jobs,
@@ -156,51 +133,4 @@ func TestInjuryKilledBeforeTheResult(t *testing.T) {
 		r.mustEnd(w, "bank", site, ids, lease(5*time.Second)+patience)
 		r.mustJudge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: jobs, MayRepeat: jobs, MayMiss: rate/10 + 2})
 	})
-}
-
-// One worker of four is killed each second, and another started.
-func TestInjuryWorkersAreKilledAtRandom(t *testing.T) {
-	t.Parallel()
-	const rate = 50
-	seconds := 10
-	if os.Getenv("TUNDISH_SOAK") != "" {
-		seconds = 60
-	}
-	r := newRig(t, false)
-	r.startEnqueuer()
-	site := r.startBank(bank.Config{Latency: 20 * time.Millisecond})
-	r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "1s"})
-	r.startWorkers(4)
-	pushes := r.startStream("bank", 25*time.Millisecond)
-	r.requests(site, 20)
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
-	running := slices.Clone(r.workers)
-	var kills []int64
-	for range seconds {
-		after(time.Second)
-		i := random.IntN(len(running))
-		running[i].kill()
-		kills = append(kills, bank.Monotonic())
-		running[i] = r.spawnWorker()
-	}
-	for _, w := range running {
-		w.awaitWorker(r)
-	}
-	ids, refused := pushes.end()
-	if len(refused) > 0 {
-		t.Errorf("%d pushes were refused, the first with %d: %s", len(refused), refused[0].status, refused[0].body)
-	}
-	r.arrived(site, ids, lease(time.Second)+patience)
-	r.recount("bank", site, ids)
-	repeats, others := cutByAny(site, kills, 400*time.Millisecond)
-	if others > 0 {
-		t.Errorf("%d requests were made again that no kill had cut", others)
-	}
-	v := r.judge("bank", site, bank.Case{Rate: rate, Per: time.Second, Jobs: len(ids), MayRepeat: repeats, MayMiss: len(kills) * (rate/10 + 2)})
-	t.Logf("%d jobs, %d repeats", v.Jobs, v.Duplicates)
-	if !v.OK {
-		t.Errorf("%s", v)
-	}
 }

@@ -89,8 +89,9 @@ func (v *vault) pair() (cert, key string) {
 	return v.file("client.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))), v.file("client.key", text)
 }
 
-// secure is a destination with TLS that asks for a certificate.
-func (v *vault) secure(got chan<- received) (url, ca string) {
+// secure is a destination with TLS that asks for a certificate; ca is the file
+// of who made its own, and config serves others with it.
+func (v *vault) secure(got chan<- received) (url, ca string, config *tls.Config) {
 	v.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body) // a torn one shows in what is kept
@@ -102,7 +103,8 @@ func (v *vault) secure(got chan<- received) (url, ca string) {
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	s.StartTLS()
 	v.Cleanup(s.Close)
-	return s.URL, v.file("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	return s.URL, v.file("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))),
+		&tls.Config{Certificates: s.TLS.Certificates}
 }
 
 // issuer gives a token, planted as well; broken repeats what it was sent.
@@ -167,15 +169,15 @@ func TestSecretsReachTheDestinationAlone(t *testing.T) {
 	sealKey := base64.StdEncoding.EncodeToString([]byte(fmt.Sprintf("%-32.32s", p.plant("seal key"))))
 	p[sealKey] = "seal key"
 	flags := []string{"--redis-url-file", v.file("redis", "redis://:"+password+"@"+r.redis.Addr()+"/0"), "--seal-keys", v.file("seal", "k1:"+sealKey), "--log-level", "debug"}
-	r.env = []string{"BANK_TOKEN=" + p.plant("env")}
+	got := make(chan received, 16)
+	bankURL, ca, config := v.secure(got)
+	r.env = []string{"BANK_TOKEN=" + p.plant("env"), "SSL_CERT_FILE=" + ca} // for the mail server, which has no ca_file
 	r.startEnqueuer(flags...)
 	r.startWorkers(2, flags...)
 
-	got := make(chan received, 16)
 	signing := "whsec_" + base64.StdEncoding.EncodeToString([]byte(p.plant("signing key")))
 	p[signing] = "signing secret"
 	sealed, client := p.plant("api"), p.plant("client secret")
-	bankURL, ca := v.secure(got)
 	cert, key := v.pair()
 	put := func(name, doc string, want int) {
 		t.Helper()
@@ -190,7 +192,12 @@ func TestSecretsReachTheDestinationAlone(t *testing.T) {
 	put("pay", oauth2("/token"), http.StatusCreated)
 	put("broken", oauth2("/broken"), http.StatusCreated)
 	put("missing", target(recorder(t, got), `"headers":{"X":"${env:BANK_TOKEN} ${env:NOT_SET}"}`), http.StatusCreated)
-	put("wrong", `{"secrets":{"a":"`+sealed+`","b":{"c":"`+sealed+`"}},"target":{"http":{"url":"http://`+sealed+`@h","auth":{"basic":{"username":"a","password":"`+sealed+`"}},"sign":"`+sealed+`"}}}`, http.StatusUnprocessableEntity)
+	office, mailPassword := r.startPostOffice(config), p.plant("mail password")
+	for name, user := range map[string]string{"mail": "shop", "nomail": wrongUser} {
+		put(name, fmt.Sprintf(`{"secrets":{"user":%q,"password":%q},"target":{"smtp":{"host":"127.0.0.1","port":%d,"from":"shop@b.example",
+			"username":"${secret:user}","password":"${secret:password}"}},"limits":[{"rate":10,"per":"1s"}]}`, user, mailPassword, office.addr.Port), http.StatusCreated)
+	}
+	put("wrong", `{"secrets":{"a":"`+sealed+`","b":{"c":"`+sealed+`"}},"target":{"http":{"url":"http://`+sealed+`@h","auth":{"basic":{"username":"a","password":"`+sealed+`"}},"sign":"`+sealed+`"},"smtp":{"host":"h","from":"a@b","username":"u","password":"`+mailPassword+`"}}}`, http.StatusUnprocessableEntity)
 
 	taken := ""
 	for _, name := range []string{"bank", "pay"} {
@@ -220,13 +227,20 @@ func TestSecretsReachTheDestinationAlone(t *testing.T) {
 		}
 		r.settled(name)
 	}
-	lost := r.push("broken", 1)
+	const mail = `{"email":{"to":"ann@a.example","text":"t"}}`
+	r.pushBatch("mail", mail)
+	r.settled("mail")
+	if logins := office.logIns(); len(logins) != 1 || logins[0] != "shop "+mailPassword {
+		t.Errorf("log-ins at the mail server: %q", logins)
+	}
+	lost, refused := r.push("broken", 1), r.pushBatch("nomail", mail)
 	if a := r.do(http.MethodGet, r.at("bank")+"/jobs/"+taken, "", http.StatusOK); !strings.Contains(string(a.body), `"body":"taken: t ${env:BANK_TOKEN} (credentials)"`) {
 		t.Errorf("of the answer was kept: %s", a.body)
 	}
 
 	r.push("missing", 1)
 	r.eventually("an attempt without a token", patience, func() bool { return len(r.job("broken", lost[0]).Attempts) > 0 })
+	r.eventually("a refused log-in", patience, func() bool { return len(r.job("nomail", refused[0]).Attempts) > 0 })
 	r.eventually("a destination without its secret", patience, func() bool { return r.live("missing").State == "faulty" })
 
 	for _, s := range append(r.enqueuers, r.workers...) {
@@ -236,7 +250,7 @@ func TestSecretsReachTheDestinationAlone(t *testing.T) {
 			p.within(t, page+" of "+s.name, string(r.do(http.MethodGet, s.admin+page, "", http.StatusOK).body))
 		}
 	}
-	for _, page := range []string{"", "/bank", "/pay", "/broken", "/broken/jobs/" + lost[0], "/missing"} {
+	for _, page := range []string{"", "/bank", "/pay", "/broken", "/broken/jobs/" + lost[0], "/missing", "/mail", "/nomail", "/nomail/jobs/" + refused[0]} {
 		a := r.do(http.MethodGet, r.enqueuers[0].url+"/v1/destinations"+page, "", http.StatusOK)
 		p.within(t, "GET "+page, fmt.Sprint(a.header, string(a.body)))
 	}

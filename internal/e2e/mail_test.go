@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
 	"tundish/internal/bank"
@@ -21,21 +23,29 @@ import (
 // postOffice is a mail server of this process that notes when each MAIL FROM
 // came and for which job.
 type postOffice struct {
-	addr *net.TCPAddr
+	addr      *net.TCPAddr
+	greylists bool // whom it has not seen before, but for one
 
 	mu       sync.Mutex
 	arrivals []bank.Arrival
 	conns    int
+	logins   []string        // username and password of those that were let in
+	met      map[string]bool // recipients
 }
 
-func (r *rig) startPostOffice() *postOffice {
+// wrongUser is whom no office lets in.
+const wrongUser = "nobody"
+
+// startPostOffice serves in clear text without a config of TLS, and lets log in with one.
+func (r *rig) startPostOffice(config *tls.Config) *postOffice {
 	r.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.Fatal(err)
 	}
-	o := &postOffice{addr: l.Addr().(*net.TCPAddr)}
+	o := &postOffice{addr: l.Addr().(*net.TCPAddr), met: map[string]bool{}}
 	server := smtp.NewServer(smtp.BackendFunc(o.session))
+	server.TLSConfig = config
 	server.ErrorLog = log.New(io.Discard, "", 0)
 	done := make(chan struct{})
 	go func() {
@@ -62,15 +72,45 @@ func (o *postOffice) seen() (arrivals []bank.Arrival, conns int) {
 	return append([]bank.Arrival(nil), o.arrivals...), o.conns
 }
 
+func (o *postOffice) logIns() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.logins...)
+}
+
 // mailSession is one connection.
 type mailSession struct {
 	o  *postOffice
 	at int64 // when MAIL FROM came
 }
 
-func (s *mailSession) Reset()                               {}
-func (s *mailSession) Logout() error                        { return nil }
-func (s *mailSession) Rcpt(string, *smtp.RcptOptions) error { return nil }
+func (s *mailSession) Reset()        {}
+func (s *mailSession) Logout() error { return nil }
+
+func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.o.mu.Lock()
+	defer s.o.mu.Unlock()
+	if !s.o.greylists || s.o.met[to] || strings.HasPrefix(to, "known@") {
+		return nil
+	}
+	s.o.met[to] = true
+	return &smtp.SMTPError{Code: 450, EnhancedCode: smtp.EnhancedCode{4, 2, 0}, Message: "greylisted"}
+}
+
+func (s *mailSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+// Auth notes who logs in; whom it refuses it tells all that it knows.
+func (s *mailSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, pass string) error {
+		if user == wrongUser {
+			return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.EnhancedCode{5, 7, 8}, Message: "not " + user + " with " + pass}
+		}
+		s.o.mu.Lock()
+		defer s.o.mu.Unlock()
+		s.o.logins = append(s.o.logins, user+" "+pass)
+		return nil
+	}), nil
+}
 
 func (s *mailSession) Mail(string, *smtp.MailOptions) error {
 	s.at = bank.Monotonic()
@@ -99,7 +139,7 @@ func TestMailsGoAtTheRate(t *testing.T) {
 	const rate, mails = 50, 100
 	r := newRig(t, true)
 	r.startEnqueuer()
-	o := r.startPostOffice()
+	o := r.startPostOffice(nil)
 	r.do(http.MethodPut, r.at("mail"), fmt.Sprintf(`{"target": {"smtp": {"host": "127.0.0.1", "port": %d, "from": "shop@b.example", "tls": "none"}},
 		"limits": [{"name": "tps", "algorithm": "leaky_bucket", "rate": %d, "per": "1s"}]}`, o.addr.Port, rate), http.StatusCreated)
 	r.startWorkers(2)

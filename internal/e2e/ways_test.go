@@ -22,13 +22,19 @@ type way struct {
 // bothWays runs a test for each way of delivery, on a Redis that can confirm.
 func bothWays(t *testing.T, fn func(r *rig, w way)) {
 	t.Helper()
+	bothWaysOn(t, func(t testing.TB, options ...redistest.Option) *rig { return newRig(t, false, options...) }, fn)
+}
+
+// bothWaysOn is bothWays on rigs of a kind.
+func bothWaysOn(t *testing.T, made func(testing.TB, ...redistest.Option) *rig, fn func(r *rig, w way)) {
+	t.Helper()
 	for _, w := range []way{
 		{"at_least_once", "", 2, "delivered"},
 		{"at_most_once", `, "delivery": "at_most_once", "durability": "aof"`, 1, "unknown"},
 	} {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			fn(newRig(t, false, redistest.WithAOF(), redistest.WithConfig("appendfsync", "always")), w)
+			fn(made(t, redistest.WithAOF(), redistest.WithConfig("appendfsync", "always")), w)
 		})
 	}
 }
@@ -72,15 +78,15 @@ func (r *rig) sentOnce(destination string, s *site, ids []string) (states map[st
 	return states
 }
 
-// Redis is full for some seconds while attempts fail, and each result needs
-// memory: no job is lost, and each is made again or has ended with a reason.
+// Redis is full for 20 s in which an attempt fails each second, and each result
+// needs memory: no job is lost, and each is made again or has ended with a reason.
 func TestFaultFullRedisKeepsWhatFails(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(r *rig, w way) {
+	bothWaysOn(t, newQuietRig, func(r *rig, w way) {
 		const rate, jobs = 50, 20
 		r.startEnqueuer()
 		r.startWorkers(2)
-		full := make(chan struct{})
+		fails := make(chan struct{}, jobs)
 		var arrived atomic.Int64
 		site := r.startBank(bank.Config{Script: func(n int, q *http.Request) *bank.Answer {
 			if n > jobs {
@@ -88,7 +94,7 @@ func TestFaultFullRedisKeepsWhatFails(t *testing.T) {
 			}
 			arrived.Add(1)
 			select {
-			case <-full:
+			case <-fails:
 			case <-q.Context().Done():
 			}
 			return []*bank.Answer{
@@ -96,17 +102,20 @@ func TestFaultFullRedisKeepsWhatFails(t *testing.T) {
 				{Status: http.StatusTooManyRequests}, {Status: http.StatusForbidden},
 			}[n%5]
 		}})
-		r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "10s", More: w.more + `, "breaker": {"failures": 0}`})
+		r.put("bank", contract{URL: site.url, Rate: rate, Timeout: "30s", More: w.more + `, "breaker": {"failures": 0}`})
 		ids := r.push("bank", jobs)
 		r.eventually("all requests under way", patience, func() bool { return arrived.Load() == jobs })
 		r.redis.Config(r, "maxmemory", "100kb")
-		close(full)
-		after(3 * time.Second)
-		if l := r.live("bank"); l.Depth+l.Dead+l.Unknown > jobs || l.Leased == jobs {
-			r.Errorf("the lane holds %+v while Redis is full", l)
+		for failed := range jobs {
+			fails <- struct{}{}
+			after(time.Second)
+			if l := r.live("bank"); l.Depth+l.Dead+l.Unknown > jobs {
+				r.Errorf("the lane holds %+v after %d failures while Redis is full", l, failed+1)
+			}
 		}
+		r.settled("bank") // retries need no room either
+		r.do(http.MethodPost, r.at("bank")+"/jobs", `{"body":1}`, http.StatusServiceUnavailable)
 		r.redis.Config(r, "maxmemory", "0")
-		r.settled("bank")
 		type end struct{ state, outcome string }
 		ends := map[end]int{}
 		numbers, _ := attemptsOf(site)

@@ -42,7 +42,8 @@ const (
 	OutcomeBadRequest     Outcome = "unsendable"       // the stored request cannot be built
 	OutcomeVerified       Outcome = "verified"         // asked about a job in doubt, the destination has it
 	OutcomeNotArrived     Outcome = "not_arrived"      // and this time it has not
-	OutcomePostponed      Outcome = "postponed"        // smtp: 4xx, the server did not take the mail this time
+	OutcomePostponed      Outcome = "postponed"        // smtp: 4xx, the server did not take this mail this time
+	OutcomeUnready        Outcome = "server_unready"   // smtp: 4xx, the server takes no mail now, for a reason of its own
 	OutcomeUnfinished     Outcome = "unfinished"       // ended before a mail was handed over, or a request of HTTP/2 taken up: nobody has it
 	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in, or there is no access token for it
 )
@@ -73,6 +74,7 @@ var classes = map[Outcome]Class{
 	OutcomeVerified:       Success,
 	OutcomeNotArrived:     Retry,
 	OutcomePostponed:      Retry,
+	OutcomeUnready:        Retry,
 	OutcomeUnfinished:     Retry,
 	OutcomeAuth:           Retry, // a wrong password, or none at hand, must not lose jobs
 }

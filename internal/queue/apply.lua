@@ -16,6 +16,16 @@ local function same(source)
   return true
 end
 
+local UNBEGUN = 'closed|0|0|0|' -- a breaker that the contract does not have, or never had
+
+-- begin_breaker has one that is switched on start closed: what was sent before tells nothing.
+local function begin_breaker(now)
+  local has = terms()
+  if has and (S.breaker or UNBEGUN) == UNBEGUN then S.breaker = 'closed|0|0|' .. int(now) .. '|'
+  elseif not has and S.breaker then S.breaker = UNBEGUN end
+  W.breaker = S.breaker or nil
+end
+
 local function apply()
   local now, raw = read_clock()
   fields(K.conf, {'version', 'gen', 'source'}, C)
@@ -41,6 +51,7 @@ local function apply()
   end
   if load_contract() ~= 'ok' then save_state() return {verdict, int(version), int(gen), '0'} end
   load_state()
+  begin_breaker(now)
   return {verdict, int(version), int(gen), change(now, raw)}
 end
 

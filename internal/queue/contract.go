@@ -78,7 +78,8 @@ func compileLimits(limits []destination.Limit) string {
 
 // Apply stores a contract. It answers the destination as it stands afterwards.
 func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, error) {
-	if err := s.canBeDurable(ctx, r); err != nil {
+	warnings, err := s.canBeDurable(ctx, r)
+	if err != nil {
 		return nil, false, err
 	}
 	verdict, effective, err := s.applyWithSecrets(ctx, r)
@@ -99,33 +100,37 @@ func (s *Store) Apply(ctx context.Context, r ApplyRequest) (*Destination, bool, 
 		return nil, false, fmt.Errorf("apply: unknown verdict %q", verdict)
 	}
 	if r.DryRun {
-		return &Destination{Name: r.Name, Source: r.Source, Written: r.Written, Contract: r.Contract}, verdict == "created", nil
+		return &Destination{Name: r.Name, Source: r.Source, Written: r.Written, Contract: r.Contract, Warnings: warnings}, verdict == "created", nil
 	}
 	d, err := s.Destination(ctx, r.Name)
 	if err != nil {
 		return nil, false, err
 	}
-	d.EffectiveIn = effective
+	d.EffectiveIn, d.Warnings = effective, warnings
 	return d, verdict == "created", nil
 }
 
-// canBeDurable refuses a contract to which this Redis can never keep.
-func (s *Store) canBeDurable(ctx context.Context, r ApplyRequest) error {
+// canBeDurable refuses a contract to which this Redis can never keep, and warns
+// where it keeps to it late.
+func (s *Store) canBeDurable(ctx context.Context, r ApplyRequest) (warnings []string, err error) {
 	if r.Contract.Durability != destination.AOF {
-		return nil
+		return nil, nil
 	}
 	keys, err := s.db.Keys().Lane(r.Name)
 	if err != nil {
-		return noLane(r.Name)
+		return nil, noLane(r.Name)
 	}
-	can, err := s.db.CanSync(ctx, keys)
+	can, late, err := s.db.CanSync(ctx, keys)
+	if late != "" {
+		warnings = []string{"durability: aof: " + late}
+	}
 	if err != nil || can {
-		return callerError(err)
+		return warnings, callerError(err)
 	}
 	e := job.Errorf(job.CodeInvalid, "the destination cannot be as durable as it asks")
 	e.Fields = []job.FieldError{{Pointer: "/durability", Code: job.CodeInvalid,
 		Detail: "durability: aof needs a Redis with appendonly yes, and before version 7.2 with appendfsync always"}}
-	return e
+	return nil, e
 }
 
 func (s *Store) apply(ctx context.Context, r ApplyRequest, more ...any) (verdict string, effective time.Duration, err error) {

@@ -4,6 +4,8 @@ package queue
 // was asked for, to jobs and keys of whomever.
 const (
 	CountExpired        = "expired"         // jobs that ended because their time was over
+	CountEndedDead      = "ended_dead"      // jobs that ended as dead by no result: their workers were lost, or nobody could read them
+	CountEndedUnknown   = "ended_unknown"   // jobs that ended as unknown by no result: their worker was lost, or they expired in doubt
 	CountCrashes        = "crashes"         // leases that ran out
 	CountUnreadable     = "unreadable"      // jobs put aside because no program could read them
 	CountTrimmedDead    = "trimmed_dead"    // dead jobs removed, for their age or beyond the bounds

@@ -6,6 +6,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tundish/internal/destination"
+	"tundish/internal/job"
 )
 
 // tally collects what a store's calls counted.
@@ -80,8 +85,8 @@ func TestCallsTellWhatTheyCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.turn(1)
-			if got := counted(); got[CountUnreadable] != 1 {
-				t.Errorf("counted %v, want one unreadable job", got)
+			if got := counted(); got[CountUnreadable] != 1 || got[CountEndedDead] != 1 {
+				t.Errorf("counted %v, want one unreadable job that ended", got)
 			}
 			strange := newJob("")
 			b.accept(strange)
@@ -89,11 +94,60 @@ func TestCallsTellWhatTheyCounted(t *testing.T) {
 			result[0].Outcome = "unreadable" // by the worker
 			counted()
 			b.turn(0, result...)
-			if got := counted(); got[CountUnreadable] != 1 {
-				t.Errorf("counted %v, want one job that the worker could not read", got)
+			if got := counted(); got[CountUnreadable] != 1 || got[CountEndedDead] != 0 {
+				t.Errorf("counted %v, want one job that the worker could not read, and no end without a result", got)
 			}
 		})
 	}
+}
+
+// Ends that no result tells of are counted by the turn that brings them.
+func TestTurnsCountEndsWithoutAResult(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), once, func(t *testing.T, b *bench) {
+		counted := b.tally()
+		b.unknownJobs(2)
+		b.counts(counted(), map[string]int64{CountEndedUnknown: 2})
+		b.turn(0, settleAll(b.leasesOf(newJob("")), KindDead)...)
+		b.counts(counted(), nil)
+		if l := b.survey(); l.Dead != 1 || l.Unknown != 2 {
+			t.Errorf("%d dead and %d unknown, want 1 and 2", l.Dead, l.Unknown)
+		}
+	})
+	onBoth(t, perSecond(1000), "", func(t *testing.T, b *bench) {
+		counted := b.tally()
+		b.accept(newJob(""))
+		for range 3 {
+			if _, err := b.s.Start(t.Context(), b.lane, destination.Memory, b.lease(1)); err != nil {
+				t.Fatal(err)
+			}
+			b.pass(17 * time.Second)
+		}
+		b.turn(1)
+		b.counts(counted(), map[string]int64{CountCrashes: 2, CountEndedDead: 1})
+	})
+	onBoth(t, perSecond(1000), asking, func(t *testing.T, b *bench) {
+		counted := b.tally()
+		j := newJob("")
+		j.ExpiresIn = 20 * time.Second
+		b.doubtful(j)
+		b.pass(30 * time.Second)
+		if _, err := b.db.Client().ZAdd(t.Context(), b.key("expires"), redis.Z{Score: 1, Member: string(j.ID)}).Result(); err != nil {
+			t.Fatal(err) // expiry follows Redis' clock, which pass does not move
+		}
+		b.turn(0)
+		b.counts(counted(), map[string]int64{CountEndedUnknown: 1})
+		if got := b.state(j.ID); got != job.Unknown {
+			t.Errorf("it is %s", got)
+		}
+	})
+}
+
+// leasesOf pushes jobs and leases them.
+func (b *bench) leasesOf(jobs ...*job.Job) []Lease {
+	b.t.Helper()
+	b.accept(jobs...)
+	return b.lease(len(jobs))
 }
 
 func TestPushesAndSweepsTellWhatTheyCounted(t *testing.T) {

@@ -5,8 +5,11 @@ local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
 local function new_batch()
   return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, undead = {}, keys = {}, tenants = {},
-    bytes = 0, hist = 0, deadbytes = 0, unknown = 0, unreadable = 0}
+    bytes = 0, hist = 0, deadbytes = 0, unknown = 0, told = {}}
 end
+
+-- tell counts what no caller knows of a batch by itself: a result tells how its job ended, and these have none.
+local function tell(b, what) b.told[what] = (b.told[what] or 0) + 1 end
 
 -- leave removes a job from what is live; where says which of ready and waiting may hold it.
 local function leave(b, id, t, where)
@@ -35,13 +38,6 @@ local function bury(b, id, state, reason, note, raw, env)
   if state == 'unknown' then b.unknown = b.unknown + 1 end
 end
 
--- end_expired ends a job whose time is over; one in doubt may have arrived all the same.
-local function end_expired(b, id, t, where, raw)
-  leave(b, id, t, where)
-  if t.started == 2 then bury(b, id, 'unknown', 'expired', t.history, raw, call('HGET', K.jobs, id) or '')
-  else finish(b, id, t, 'expired', 'expired', t.history, raw) end
-end
-
 -- unbury takes out a dead or unknown job, which goes elsewhere.
 local function unbury(b, id, text)
   b.undead[#b.undead + 1] = id
@@ -51,9 +47,9 @@ end
 
 -- bury_unreadable puts aside what cannot be read; a missing body is only counted.
 local function bury_unreadable(b, id, env, t, raw)
-  b.unreadable = b.unreadable + 1
+  tell(b, 'unreadable')
   leave(b, id, {tenant = t.tenant or '', size = t.size or env and #env or 0}, 'leased')
-  if env then bury(b, id, 'dead', 'unreadable', '', raw, env) end
+  if env then bury(b, id, 'dead', 'unreadable', '', raw, env) ; tell(b, 'ended_dead') end
   if t.key and t.key ~= NO_KEY then b.keys[#b.keys + 1] = {key = t.key, state = 'dead'} end
 end
 
@@ -94,6 +90,6 @@ local function flush(b, raw)
   end_keys(b, raw)
   bump('bytes', -b.bytes) ; bump('hist', b.hist) ; bump('deadbytes', b.deadbytes)
   if b.unknown ~= 0 then bump('unknown', b.unknown) end
-  count('unreadable', b.unreadable)
+  for what, n in pairs(b.told) do count(what, n) end
   ended = ended + #b.gone
 end

@@ -1,24 +1,30 @@
 -- lane: the contract and the state that every lane script reads.
+-- Tables are made in one piece: Lua copies one that grows field by field over and over.
 local function load_contract()
-  fields(K.conf, {'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history',
-    'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',
-    'breaker', 'delivery', 'adaptive', 'verify'}, C)
-  if not C.version and not C.limits then return 'no_lane' end
-  for _, n in ipairs({'version', 'gen', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes', 'max_history', 'share',
-    'aging', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max'}) do
-    C[n] = finite(C[n])
-    if not C[n] or C[n] < 0 then return 'faulty' end
+  local v = call('HMGET', K.conf, 'version', 'gen', 'limits', 'guard_us', 'cap', 'timeout', 'capacity', 'max_bytes',
+    'max_history', 'share', 'weights', 'aging', 'when_paused', 'paused', 'keep_keys', 'keep_done', 'keep_dead', 'dead_max',
+    'breaker', 'delivery', 'adaptive', 'verify')
+  if not v[1] and not v[3] then return 'no_lane' end
+  local sound = true
+  local function figure(text)
+    local n = finite(text)
+    if not n or n < 0 then sound = false end
+    return n
   end
-  C.list = parse_limits(C.limits)
-  if not C.list then return 'faulty' end
-  return 'ok'
+  C = {version = figure(v[1]), gen = figure(v[2]), limits = v[3], guard_us = figure(v[4]), cap = figure(v[5]),
+    timeout = figure(v[6]), capacity = figure(v[7]), max_bytes = figure(v[8]), max_history = figure(v[9]), share = figure(v[10]),
+    weights = v[11], aging = figure(v[12]), when_paused = v[13], paused = v[14], keep_keys = figure(v[15]),
+    keep_done = figure(v[16]), keep_dead = figure(v[17]), dead_max = figure(v[18]), breaker = v[19], delivery = v[20],
+    adaptive = v[21], verify = v[22], list = parse_limits(v[3])}
+  return sound and C.list and 'ok' or 'faulty'
 end
 
 local function load_state()
-  fields(K.state, {'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
-    'faulty', 'cool', 'good', 'breaker', 'adapt', 'unknown'}, S)
-  for _, n in ipairs({'vt', 'epoch', 'norecover', 'bytes', 'hist', 'deadbytes', 'order', 'cool', 'good', 'unknown'}) do S[n] = finite(S[n]) or 0 end
-  S.planned = finite(S.planned)
+  local v = call('HMGET', K.state, 'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
+    'faulty', 'cool', 'good', 'breaker', 'adapt', 'unknown')
+  S = {srv = v[1], vt = finite(v[2]) or 0, epoch = finite(v[3]) or 0, planned = finite(v[4]), norecover = finite(v[5]) or 0,
+    opaused = v[6], bytes = finite(v[7]) or 0, hist = finite(v[8]) or 0, deadbytes = finite(v[9]) or 0, order = finite(v[10]) or 0,
+    faulty = v[11], cool = finite(v[12]) or 0, good = finite(v[13]) or 0, breaker = v[14], adapt = v[15], unknown = finite(v[16]) or 0}
   if C.list then follow(C.list) end
 end
 

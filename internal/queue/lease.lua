@@ -3,19 +3,20 @@
 -- (nothing was wanted), held (by a cool-down or the breaker).
 -- A lease: id, token, slot, sent, used, crashes, first, history, envelope, in doubt 0|1.
 
--- sort_out parses the chosen jobs: those that may take a slot, and batches of
--- expired, unreadable and bodiless ones. raw_at(i) is TIME at the i-th slot.
+-- sort_out parses the chosen jobs: those that may take a slot, and a batch of
+-- expired, unreadable and bodiless ones, if any. raw_at(i) is TIME at the i-th slot.
 local function sort_out(chosen, n, raw_at, raw)
-  local ids, members, good, b = {}, {}, {}, new_batch()
-  if n == 0 then return good, members, b end
+  local ids, members, good, b = {}, {}, {}, nil
+  if n == 0 then return good, members end
   for i = 1, n do ids[i], members[i] = chosen[i].id, chosen[i].member end
   local envs, tries = call('HMGET', K.jobs, unpack(ids)), tries_of(ids)
   for i = 1, n do
     local env = envs[i]
     local t = env and (tries[i] or parse_header(env))
+    local fit = t and not (t.expiry > 0 and t.expiry <= raw_at(#good + 1))
+    if not fit then b = b or new_batch() end
     if not t then bury_unreadable(b, ids[i], env, {tenant = chosen[i].tenant, size = tries[i] and tries[i].size}, raw)
-    elseif t.expiry > 0 and t.expiry <= raw_at(#good + 1) then
-      end_expired(b, ids[i], t, 'leased', raw)
+    elseif not fit then end_expired(b, ids[i], t, 'leased', raw)
     else good[#good + 1] = {id = ids[i], t = t, env = env, tenant = chosen[i].tenant, start = chosen[i].start} end
   end
   return good, members, b
@@ -76,7 +77,7 @@ local function lease(list, now, raw)
   end
   local good, members, b = sort_out(chosen, n, function(i) return raw + slots[i] - now end, raw)
   write('ZREM', K.ready, members)
-  flush(b, raw)
+  if b then flush(b, raw) end
   if #good < #slots then regrant(list, before, slots, #good) end
   local out = grant_jobs(good, slots, list)
   if #good < n or n == 0 then drop_dry(tenants_of(chosen)) end

@@ -29,6 +29,22 @@ func (m *model) breakerJSON() string {
 	return fmt.Sprintf(`"breaker":{"failures":%d,"open_for":"2s","max_open_for":"5s"}`, m.policy.most)
 }
 
+// beginBreaker follows a contract that changed: one that is switched on starts closed.
+func (m *model) beginBreaker() {
+	p, unbegun := &m.policy, modelBreaker{phase: "closed"}
+	switch {
+	case p.most == 0 && p.known:
+		p.breaker = unbegun
+	case p.most > 0 && (!p.known || p.breaker == unbegun):
+		since := int64(0)
+		fmt.Sscanf(m.b.dump().state["breaker"], "closed|0|0|%d|", &since)
+		if since < m.now {
+			m.fail("the breaker begins at %d, before %d", since, m.now)
+		}
+		p.write(modelBreaker{phase: "closed", since: since})
+	}
+}
+
 // inForce is the breaker as the contract has it.
 func (p *modelPolicy) inForce() modelBreaker {
 	if p.most == 0 || !p.known {

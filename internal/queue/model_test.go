@@ -178,6 +178,9 @@ func (m *model) apply() {
 	if d.Version != m.version && d.Version != m.version+1 || d.Generation != m.gen {
 		m.fail("version %d after %d, generation %d, want %d", d.Version, m.version, d.Generation, m.gen)
 	}
+	if d.Version != m.version {
+		m.beginBreaker()
+	}
 	m.version = d.Version
 }
 

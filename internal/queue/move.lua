@@ -14,6 +14,14 @@ local function promote(now, raw)
   put_ready(ready)
 end
 
+-- end_expired ends a job whose time is over; one in doubt may have arrived all the same.
+local function end_expired(b, id, t, where, raw)
+  leave(b, id, t, where)
+  tell(b, t.started == 2 and 'ended_unknown' or 'expired')
+  if t.started == 2 then bury(b, id, 'unknown', 'expired', t.history, raw, call('HGET', K.jobs, id) or '')
+  else finish(b, id, t, 'expired', 'expired', t.history, raw) end
+end
+
 -- expire ends up to MANY jobs whose time is over; leased ones are not in the index.
 local function expire(raw)
   local ids = call('ZRANGEBYSCORE', K.expires, '-inf', int(raw), 'LIMIT', 0, MANY)
@@ -27,6 +35,5 @@ local function expire(raw)
   end
   write('ZREM', K.expires, ids)
   flush(b, raw)
-  count('expired', #b.gone)
   return #b.gone
 end

@@ -58,6 +58,16 @@ func (b *bench) holds(why string, results ...Result) time.Duration {
 	return time.Duration(r.Look-r.Logical) * time.Microsecond
 }
 
+// shows fails unless the destination is shown in that state, and answers all that is.
+func (b *bench) shows(state string) Live {
+	b.t.Helper()
+	live := b.live()
+	if live.State != state {
+		b.t.Errorf("the destination is %s, want %s: %+v", live.State, state, live)
+	}
+	return live
+}
+
 // about says that two spans differ by less than what a real clock adds meanwhile.
 func about(got, want time.Duration) bool {
 	return got > want-300*time.Millisecond && got < want+50*time.Millisecond
@@ -76,7 +86,7 @@ func TestThrottledAnswerCoolsTheDestination(t *testing.T) {
 		if r := b.turn(0); r.Epoch != first.Epoch+1 {
 			t.Errorf("epoch %d, want %d: workers must give back what they hold", r.Epoch, first.Epoch+1)
 		}
-		if live := b.live(); live.State != "cooling_down" || live.Waiting != 1 {
+		if live := b.shows("cooling_down"); live.Waiting != 1 {
 			t.Errorf("%+v", live)
 		}
 		st, err := b.s.Job(t.Context(), b.lane, job.ID(b.dump().ready[0].id))
@@ -114,14 +124,12 @@ func TestThrottledJobDelaysOnlyItself(t *testing.T) {
 		again := all[5]
 		b.turn(0, result(all[0], KindDelivered, HealthOK))
 		b.turn(0, throttled(again, 10*time.Second, bad.Slot))
-		if live := b.live(); live.State != "running" || live.Waiting != 1 {
+		if live := b.shows("running"); live.Waiting != 1 {
 			t.Errorf("%+v", live)
 		}
 		// One of a job that drew it never, or before the others were delivered, cools again.
 		b.turn(0, throttled(all[1], 2*time.Second, 0))
-		if live := b.live(); live.State != "cooling_down" {
-			t.Errorf("%+v", live)
-		}
+		b.shows("cooling_down")
 		b.checkDump()
 	})
 }
@@ -134,7 +142,7 @@ func TestEndCanRestTheDestination(t *testing.T) {
 		end := result(l, KindDelivered, HealthOK)
 		end.Delay = 5 * time.Second
 		b.holds("held", end)
-		if live := b.live(); live.State != "cooling_down" || live.Depth != 2 {
+		if live := b.shows("cooling_down"); live.Depth != 2 {
 			t.Errorf("%+v", live)
 		}
 		b.pass(5 * time.Second)
@@ -161,7 +169,7 @@ func TestThrottledEndCoolsTheDestination(t *testing.T) {
 					end.Before = l[0].Slot
 				}
 				b.turn(0, result(l[1], KindDelivered, HealthOK), end)
-				if live := b.live(); live.State != c.state || live.Dead != 1 {
+				if live := b.shows(c.state); live.Dead != 1 {
 					t.Errorf("%+v", live)
 				}
 				b.checkDump()
@@ -184,9 +192,7 @@ func (b *bench) broken(jobs, out int) []Lease {
 	b.accept(newJobs(jobs, "")...)
 	leases := b.lease(3 + out)
 	b.holds("held", bad(leases[0]), bad(leases[1]), bad(leases[2]))
-	if live := b.live(); live.State != "breaker_open" {
-		b.t.Fatalf("%+v", live)
-	}
+	b.shows("breaker_open")
 	return leases[3:]
 }
 
@@ -214,9 +220,10 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 			t.Error("the job that failed as a probe is the next probe")
 		}
 		r := b.turn(10, result(second, KindDead, HealthOK)) // a refusal is an answer
-		if len(r.Leases) != 9 || b.live().State != "running" {
-			t.Errorf("%d leases after the probe, %s, %+v", len(r.Leases), r.Why, b.live())
+		if len(r.Leases) != 9 {
+			t.Errorf("%d leases after the probe, %s", len(r.Leases), r.Why)
 		}
+		b.shows("running")
 		b.checkDump()
 	})
 }
@@ -236,9 +243,7 @@ func TestBreakerHearsOnlyOfWhatFollows(t *testing.T) {
 		b.pass(2100 * time.Millisecond)
 		b.turn(0, result(b.lease(1)[0], KindDelivered, HealthOK))
 		b.turn(0, bad(leases[3]), bad(leases[4]), bad(leases[5]))
-		if live := b.live(); live.State != "running" {
-			t.Errorf("%+v", live)
-		}
+		b.shows("running")
 		b.checkDump()
 	})
 }
@@ -320,9 +325,10 @@ func TestBreakerStaysClosed(t *testing.T) {
 				for i, l := range b.lease(11) {
 					ends = append(ends, c.ends(i, l))
 				}
-				if r := b.turn(1, ends...); len(r.Leases) != 1 || b.live().State != "running" {
-					t.Errorf("%d leases, %s, %+v", len(r.Leases), r.Why, b.live())
+				if r := b.turn(1, ends...); len(r.Leases) != 1 {
+					t.Errorf("%d leases, %s", len(r.Leases), r.Why)
 				}
+				b.shows("running")
 				b.checkDump()
 			})
 		})
@@ -335,9 +341,32 @@ func TestContractEndsTheBreaker(t *testing.T) {
 	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
 		b.broken(10, 0)
 		b.apply(perSecond(1000), `"breaker":{"failures":0}`)
-		if r := b.turn(7); len(r.Leases) != 7 || b.live().State != "running" {
-			t.Errorf("%d leases, %s, %+v", len(r.Leases), r.Why, b.live())
-		}
+		b.lease(7)
+		b.shows("running")
+	})
+}
+
+// One that is switched off and on again starts closed, and hears only of what is
+// sent from then on; another change leaves it as it is.
+func TestBreakerSwitchedOffAndOnIsClean(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), brittle, func(t *testing.T, b *bench) {
+		before := b.broken(20, 2)
+		b.apply(perSecond(2000), brittle)
+		b.shows("breaker_open")
+		b.apply(perSecond(1000), `"breaker":{"failures":0}`)
+		meanwhile := b.lease(2)
+		b.turn(0, bad(meanwhile[0]))
+		b.pass(time.Second)
+		b.apply(perSecond(1000), brittle)
+		b.turn(0, bad(before[0]), bad(before[1]), bad(meanwhile[1]))
+		l := b.lease(3)
+		b.turn(0, bad(l[0]), bad(l[1]))
+		b.shows("running")
+		b.holds("held", bad(l[2]))
+		b.pass(2100 * time.Millisecond) // as after the first time that it opens
+		b.lease(1)
+		b.checkDump()
 	})
 }
 

@@ -16,14 +16,14 @@ local function state_of(id)
   return ended_state(call('HGET', K.done, id) or call('HGET', K.deadjobs, id))
 end
 
--- known_ids answers the same for the ids of a push, which are mostly new.
+-- known_ids answers the same for the ids of a push. They are mostly new, so all
+-- are looked for at once: no body is read that the call does not bring as well.
 local function known_ids(jobs)
   local ids, out = {}, {}
   for i, j in ipairs(jobs) do ids[i] = j.id end
-  local done, dead = call('HMGET', K.done, unpack(ids)), call('HMGET', K.deadjobs, unpack(ids))
+  local live, done, dead = call('HMGET', K.jobs, unpack(ids)), call('HMGET', K.done, unpack(ids)), call('HMGET', K.deadjobs, unpack(ids))
   for i, id in ipairs(ids) do
-    out[id] = ended_state(done[i] or dead[i])
-    if call('HEXISTS', K.jobs, id) == 1 then out[id] = live_state(id) end
+    if live[i] then out[id] = live_state(id) else out[id] = ended_state(done[i] or dead[i]) end
   end
   return out
 end
@@ -34,7 +34,7 @@ local function read_job(i, raw)
     delay = tonumber(ARGV[p + 5]), body = ARGV[p + 8]}
   local at, expiry = tonumber(ARGV[p + 6]), ARGV[p + 7]
   if at > 0 then j.delay = at - raw end
-  local within = string.match(expiry, '^%+(%d+)$')
+  local within = expiry ~= '0' and string.match(expiry, '^%+(%d+)$')
   j.t = new_try('', within and raw + tonumber(within) or tonumber(expiry), #j.body, j.key, ARGV[p + 2])
   j.t.history = ARGV[p + 9]
   return j

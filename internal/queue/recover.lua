@@ -51,6 +51,7 @@ local function recover(now, raw)
       t.started = doubt and 2 or 0
       if ends then
         leave(b, id, t, 'leased')
+        tell(b, 'ended_' .. ends)
         bury(b, id, ends, 'worker_crashed', with_token(t), raw, call('HGET', K.jobs, id) or '')
       else back[#back + 1] = {id = id, t = t} end
     end

@@ -35,7 +35,7 @@ local function settle_end(r, t, held, raw, b)
   else
     local env = call('HGET', K.jobs, r.id)
     bury(b, r.id, r.kind, r.outcome, r.note, raw, env or '')
-    if r.outcome == 'unreadable' then b.unreadable = b.unreadable + 1 end
+    if r.outcome == 'unreadable' then tell(b, 'unreadable') end
   end
 end
 

@@ -45,10 +45,11 @@ type Lane struct {
 	Class string // empty: none
 	State string // see LaneStates
 	Depth int64  // live jobs
-	// Ready, Waiting and Leased are the parts of Depth; Dead is beside it.
-	Ready, Waiting, Leased, Dead int64
-	SizeBytes                    int64
-	Capacity, MaxBytes           int64
+	// Ready, Waiting and Leased are the parts of Depth; Dead and Unknown are beside it.
+	Ready, Waiting, Leased, Dead, Unknown int64
+
+	SizeBytes          int64
+	Capacity, MaxBytes int64
 	// OldestAge is that of the oldest job that does not wait for its own time.
 	OldestAge time.Duration
 	// Occupied is for how long a job holds a sender, from its slot to its result; 0: none has.
@@ -195,7 +196,7 @@ func (p *parser) laneOf(name string, l []any, before Lane) Lane {
 	switch status := p.text(l, 0); status {
 	case "no_lane":
 	case "idle":
-		lane = before.idle(p.number(l, 1) == 1, p.number(l, 2))
+		lane = before.idle(p.number(l, 1) == 1, p.number(l, 2), p.number(l, 3))
 	case "damaged":
 		lane.State = faultyState
 	default:
@@ -205,9 +206,9 @@ func (p *parser) laneOf(name string, l []any, before Lane) Lane {
 }
 
 // idle is a lane that was seen before, now without jobs.
-func (l Lane) idle(paused bool, dead int64) Lane {
+func (l Lane) idle(paused bool, dead, unknown int64) Lane {
 	l.Depth, l.Ready, l.Waiting, l.Leased, l.SizeBytes, l.OldestAge = 0, 0, 0, 0, 0, 0
-	l.Dead, l.State = dead, StateRunning
+	l.Dead, l.Unknown, l.State = dead, unknown, StateRunning
 	if paused || l.stopped {
 		l.State = statePaused
 	}
@@ -228,15 +229,15 @@ func (p *parser) whole(lane *Lane, status string, l []any) {
 		lane.State = stateCooling
 	}
 	lane.Class, lane.Depth, lane.Ready, lane.Waiting, lane.Leased = p.text(l, 1), p.number(l, 3), p.number(l, 4), p.number(l, 5), p.number(l, 6)
-	lane.Dead, lane.SizeBytes = p.number(l, 7), p.number(l, 8)
+	lane.Dead, lane.Unknown, lane.SizeBytes = p.number(l, 7), p.number(l, 8), p.number(l, 9)
 	if status == faultyState {
 		return
 	}
-	if p.text(l, 9) != "" {
-		lane.OldestAge = p.micros(l, 9)
+	if p.text(l, 10) != "" {
+		lane.OldestAge = p.micros(l, 10)
 	}
-	lane.Capacity, lane.MaxBytes, lane.Occupied, lane.version = p.number(l, 10), p.number(l, 11), p.micros(l, 12), p.text(l, 13)
-	for i := 14; i < len(l); i += 4 {
+	lane.Capacity, lane.MaxBytes, lane.Occupied, lane.version = p.number(l, 11), p.number(l, 12), p.micros(l, 13), p.text(l, 14)
+	for i := 15; i < len(l); i += 4 {
 		rate := float64(p.number(l, i+1))
 		lane.Limits = append(lane.Limits, LaneLimit{Name: p.text(l, i), Rate: rate / p.micros(l, i+2).Seconds(), Granted: rate / p.micros(l, i+3).Seconds()})
 	}

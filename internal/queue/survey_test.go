@@ -229,6 +229,13 @@ func TestSurveySeesWhatChangesInAnIdleLane(t *testing.T) {
 			if l := b.survey(); l.Depth != 0 || l.Ready != 0 || l.Dead != 2 || l.SizeBytes != 0 {
 				t.Errorf("all dead: %+v", l)
 			}
+			b.accept(newJob(""))
+			b.turn(0, settleAll(b.turn(1).Leases, KindUnknown)...)
+			for range surveyWhole { // whole and not
+				if l := b.survey(); l.Dead != 2 || l.Unknown != 1 {
+					t.Errorf("two dead and one unknown: %+v", l)
+				}
+			}
 			b.apply(perSecond(20), `"paused":true`)
 			for range 2 {
 				if l := b.survey(); l.State != "paused" {

@@ -13,61 +13,57 @@ import (
 // many idle ones cost little.
 func TestSweepMendsWhatNeedsIt(t *testing.T) {
 	t.Parallel()
-	for _, backend := range backends {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			b := openBench(t, backend)
-			ctx := t.Context()
-			lane := func(name string) *bench {
-				other := *b
-				other.lane = name
-				keys, err := b.db.Keys().Lane(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				other.keys = keys
-				other.apply(perSecond(50), `"retention":{"finished":"1m"}`)
-				return &other
-			}
-			for i := range 120 {
-				lane(fmt.Sprint("idle-", i))
-			}
-			lost, done := lane("lost-entry"), lane("done")
-			lost.accept(newJobs(1, "")...)
-			if err := b.db.Client().ZRem(ctx, lost.keys.Due(), "lost-entry").Err(); err != nil {
+	onBoth(t, perSecond(50), "", func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		lane := func(name string) *bench {
+			other := *b
+			other.lane = name
+			keys, err := b.db.Keys().Lane(name)
+			if err != nil {
 				t.Fatal(err)
 			}
-			done.accept(newJobs(1, "")...)
-			done.turn(0, settleAll(done.turn(1).Leases, KindDelivered)...)
-			if err := b.db.Client().ZAdd(ctx, done.key("doneends"), zero(string(mustOne(t, b, done.key("doneends"))))).Err(); err != nil {
-				t.Fatal(err)
-			}
-			keyed := lane("old-key")
-			j := newJob("")
-			j.IdempotencyKey = "k"
-			keyed.accept(j)
-			keyed.turn(0, settleAll(keyed.turn(1).Leases, KindDelivered)...)
-			b.db.Client().Del(ctx, keyed.key("done"), keyed.key("doneends"))
-			b.db.Client().ZAdd(ctx, keyed.key("idemends"), zero(string(mustOne(t, b, keyed.key("idemends")))))
-			before := b.db.Calls()
-			r, err := b.s.Sweep(ctx, time.Millisecond)
-			if err != nil || r != (Repairs{Entries: 1}) {
-				t.Errorf("swept %+v, %v", r, err)
-			}
-			if calls := b.db.Calls() - before; calls > 90 {
-				t.Errorf("%d calls for 123 lanes, 3 of which needed something", calls)
-			}
-			if n := b.db.Client().ZCard(ctx, keyed.key("idemends")).Val(); n != 0 {
-				t.Errorf("%d keys are kept beyond their time", n)
-			}
-			if n := b.db.Client().ZCard(ctx, done.key("doneends")).Val(); n != 0 {
-				t.Errorf("%d finished jobs are kept beyond their time", n)
-			}
-			if r, err := b.s.Sweep(ctx, time.Millisecond); err != nil || r != (Repairs{}) {
-				t.Errorf("swept again: %+v, %v", r, err)
-			}
-		})
-	}
+			other.keys = keys
+			other.apply(perSecond(50), `"retention":{"finished":"1m"}`)
+			return &other
+		}
+		for i := range 120 {
+			lane(fmt.Sprint("idle-", i))
+		}
+		lost, done := lane("lost-entry"), lane("done")
+		lost.accept(newJobs(1, "")...)
+		if err := b.db.Client().ZRem(ctx, lost.keys.Due(), "lost-entry").Err(); err != nil {
+			t.Fatal(err)
+		}
+		done.accept(newJobs(1, "")...)
+		done.turn(0, settleAll(done.turn(1).Leases, KindDelivered)...)
+		if err := b.db.Client().ZAdd(ctx, done.key("doneends"), zero(string(mustOne(t, b, done.key("doneends"))))).Err(); err != nil {
+			t.Fatal(err)
+		}
+		keyed := lane("old-key")
+		j := newJob("")
+		j.IdempotencyKey = "k"
+		keyed.accept(j)
+		keyed.turn(0, settleAll(keyed.turn(1).Leases, KindDelivered)...)
+		b.db.Client().Del(ctx, keyed.key("done"), keyed.key("doneends"))
+		b.db.Client().ZAdd(ctx, keyed.key("idemends"), zero(string(mustOne(t, b, keyed.key("idemends")))))
+		before := b.db.Calls()
+		r, err := b.s.Sweep(ctx, time.Millisecond)
+		if err != nil || r != (Repairs{Entries: 1}) {
+			t.Errorf("swept %+v, %v", r, err)
+		}
+		if calls := b.db.Calls() - before; calls > 90 {
+			t.Errorf("%d calls for 123 lanes, 3 of which needed something", calls)
+		}
+		if n := b.db.Client().ZCard(ctx, keyed.key("idemends")).Val(); n != 0 {
+			t.Errorf("%d keys are kept beyond their time", n)
+		}
+		if n := b.db.Client().ZCard(ctx, done.key("doneends")).Val(); n != 0 {
+			t.Errorf("%d finished jobs are kept beyond their time", n)
+		}
+		if r, err := b.s.Sweep(ctx, time.Millisecond); err != nil || r != (Repairs{}) {
+			t.Errorf("swept again: %+v, %v", r, err)
+		}
+	})
 }
 
 func mustOne(t *testing.T, b *bench, key string) []byte {

@@ -40,7 +40,9 @@ end
 -- are beyond the bounds of count and bytes.
 local function oldest_dead(raw, few)
   local ids, read = {}, 0
-  local over, bytes = call('ZCARD', K.dead) - C.dead_max, S.deadbytes - C.max_bytes
+  local dead = call('ZCARD', K.dead)
+  if dead == 0 then return ids end
+  local over, bytes = dead - C.dead_max, S.deadbytes - C.max_bytes
   local list = call('ZRANGE', K.dead, 0, few - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
     if over <= 0 and bytes <= 0 and tonumber(list[i + 1]) > raw - C.keep_dead then break end

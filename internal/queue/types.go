@@ -104,4 +104,6 @@ type Destination struct {
 	Live       Live
 	// EffectiveIn is set by Apply: until the slots granted under the contract before have ended.
 	EffectiveIn time.Duration
+	// Warnings are set by Apply: what this Redis makes of the contract, and probably is not meant.
+	Warnings []string
 }

@@ -86,25 +86,55 @@ func unknownCommand(err error) bool {
 
 // syncsAlways says whether the server of these keys answers a write only when it is on the disk.
 func (db *DB) syncsAlways(ctx context.Context, keys []string) (bool, error) {
-	config, err := db.nodeOf(ctx, keys).ConfigGet(ctx, "*append*").Result()
-	if err != nil {
-		return false, fmt.Errorf("ask redis whether it syncs each write: %w", err)
-	}
-	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no", nil
+	config, err := db.appends(ctx, keys)
+	return config.always(), err
 }
 
-// CanSync says whether the server of these keys can ever confirm Synced.
-func (db *DB) CanSync(ctx context.Context, keys []string) (bool, error) {
+// appending is what a server says of its append-only file, parameter by parameter.
+type appending map[string]string
+
+func (db *DB) appends(ctx context.Context, keys []string) (appending, error) {
+	config, err := db.nodeOf(ctx, keys).ConfigGet(ctx, "*append*").Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask redis whether it syncs each write: %w", err)
+	}
+	return config, nil
+}
+
+func (a appending) always() bool {
+	return a["appendonly"] == "yes" && a["appendfsync"] == "always" && a["no-appendfsync-on-rewrite"] == "no"
+}
+
+// late says why a server that has WAITAOF confirms later than callers wait;
+// empty when it need not, or does not tell.
+func (a appending) late() string {
+	switch fsync := a["appendfsync"]; {
+	case a.always() || fsync == "":
+		return ""
+	case fsync != "always":
+		return "appendfsync is " + fsync + ": Redis confirms up to a second late, or later, and pushes get 503 durability_unconfirmed; set appendfsync always"
+	}
+	return "no-appendfsync-on-rewrite is yes: while Redis rewrites its file it confirms nothing, and pushes get 503 durability_unconfirmed; set it to no"
+}
+
+// CanSync says whether the server of these keys can ever confirm Synced, and if
+// so what makes it later than callers wait; empty: nothing that it tells.
+func (db *DB) CanSync(ctx context.Context, keys []string) (can bool, late string, err error) {
 	pipe := db.nodeOf(ctx, keys).Pipeline()
 	_ = pipe.Process(ctx, redis.NewCmd(ctx, "WAITAOF", 1, 0, 1)) // only queues
-	_, err := pipe.Exec(ctx)
+	_, err = pipe.Exec(ctx)
 	switch {
 	case err == nil:
-		return true, nil
+		config, err := db.appends(ctx, keys)
+		if err != nil && isReply(err) && !Unavailable(err) {
+			return true, "", nil // CONFIG is refused, as hosted Redis do
+		}
+		return true, config.late(), err
 	case unknownCommand(err):
-		return db.syncsAlways(ctx, keys)
+		can, err = db.syncsAlways(ctx, keys)
+		return can, "", err
 	case isReply(err) && !Unavailable(err): // it says that nothing is appended
-		return false, nil
+		return false, "", nil
 	}
-	return false, err
+	return false, "", err
 }

@@ -1,6 +1,7 @@
 package redisdb
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,8 +42,28 @@ func TestReplyProvesTheSyncOnlyWithAlways(t *testing.T) {
 		if got := confirm(t, db, Synced, keys); got != c.want {
 			t.Errorf("%+v: confirmed %v", c, got)
 		}
-		if can, err := db.CanSync(t.Context(), keys); err != nil || can != c.want {
-			t.Errorf("%+v: can sync %v, %v", c, can, err)
+		if can, late, err := db.CanSync(t.Context(), keys); err != nil || can != c.want || late != "" {
+			t.Errorf("%+v: can sync %v, %q, %v", c, can, late, err)
+		}
+	}
+}
+
+// A server that has WAITAOF can confirm whatever it is set to, but not always in time.
+func TestLateConfirmationsAreTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ fsync, rewrite, want string }{
+		{"always", "no", ""},
+		{"everysec", "no", "appendfsync is everysec: Redis confirms up to a second late, or later, and pushes get 503 durability_unconfirmed; set appendfsync always"},
+		{"no", "no", "appendfsync is no: "},
+		{"always", "yes", "no-appendfsync-on-rewrite is yes: "},
+		{"", "", ""}, // a hosted one that answers and tells nothing
+	} {
+		config := appending{"appendonly": "yes"}
+		if c.fsync != "" {
+			config["appendfsync"], config["no-appendfsync-on-rewrite"] = c.fsync, c.rewrite
+		}
+		if got := config.late(); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("appendfsync %q, no-appendfsync-on-rewrite %q: %q, want %q", c.fsync, c.rewrite, got, c.want)
 		}
 	}
 }

@@ -43,14 +43,6 @@ func (r *Resolver) Value(c *destination.Contract, ref destination.Reference) (st
 	return value, nil
 }
 
-// Text puts values in the place of the references in a text that belongs to no
-// destination: what was given through the API for one cannot stand in it.
-func (r *Resolver) Text(s string) (string, error) {
-	return destination.Expand(s, func(ref destination.Reference) (string, error) {
-		return r.Value(&destination.Contract{}, ref)
-	})
-}
-
 // Check says which references of a contract stand for nothing here; nil: none.
 func (r *Resolver) Check(c *destination.Contract) error {
 	var wrong []string

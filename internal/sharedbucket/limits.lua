@@ -48,23 +48,24 @@ end
 -- it comes back with each grant. A limit spaces its slots by the largest that
 -- may still be used within its own window.
 local function open_limits(list, now)
-  local names, saved = {'last', 'tol'}, {}
-  local short = list[1].window
+  local names, short = {'last', 'tol'}, list[1].window
   for _, l in ipairs(list) do
     names[#names + 1] = 'l:' .. l.name ; names[#names + 1] = 't:' .. l.name
     short = math.min(short, l.window)
   end
-  fields(K.state, names, saved)
-  local function tracked(field, value, window)
-    local most, text = track(saved[field], value, now, window)
-    if text ~= saved[field] then W[field] = text end
+  local saved = call('HMGET', K.state, unpack(names))
+  local function tracked(i, value, window)
+    local most, text = track(saved[i], value, now, window)
+    if text ~= saved[i] then W[names[i]] = text end
     return most
   end
-  list.last = tonumber(saved.last or '0') or 0
-  list.tolerance = tracked('tol', needed(short), short)
-  for _, l in ipairs(list) do
-    l.n = (l.window + tracked('t:' .. l.name, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
-    l.state = l.algo.load(l, saved['l:' .. l.name], list.last)
+  list.last = finite(saved[1]) or 0
+  list.saved = list.last
+  list.tolerance = tracked(2, needed(short), short)
+  for i, l in ipairs(list) do
+    l.n = (l.window + tracked(2 * i + 2, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
+    l.saved = saved[2 * i + 1]
+    l.state = l.algo.load(l, l.saved, list.last)
   end
 end
 

@@ -44,10 +44,13 @@ local function forget_slots(list, now)
   list.last = math.max(list.last, now + MAX_HORIZON)
 end
 
--- save_limits puts every limit's state and the last granted slot into W.
+-- save_limits puts what changed of the limits' states and the last granted slot into W.
 local function save_limits(list)
-  for _, l in ipairs(list) do W['l:' .. l.name] = l.algo.save(l, l.state) end
-  W.last = int(list.last)
+  for _, l in ipairs(list) do
+    local text = l.algo.save(l, l.state)
+    if text ~= l.saved then W['l:' .. l.name] = text end
+  end
+  if list.last ~= list.saved then W.last = int(list.last) end
 end
 
 -- after is when a job behind k others gets its slot, if nothing overtakes it.

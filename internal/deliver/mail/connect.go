@@ -27,16 +27,18 @@ type target struct {
 	username, password string // what the references of the contract stand for
 }
 
-func (s *Sender) targetOf(t *destination.SMTPTarget) (target, error) {
+func (s *Sender) targetOf(c *destination.Contract) (target, error) {
+	t := c.SMTP
 	out := target{host: t.Host, port: t.Port, mode: t.TLS}
 	if t.Username == "" {
 		return out, nil
 	}
+	value := func(r destination.Reference) (string, error) { return s.cfg.Secrets.Value(c, r) }
 	var err error
-	if out.username, err = s.cfg.Resolve(t.Username); err != nil {
+	if out.username, err = destination.Expand(t.Username, value); err != nil {
 		return out, &loginError{text: "username: " + deliver.ShortText(err.Error(), maxReplyText)}
 	}
-	if out.password, err = s.cfg.Resolve(t.Password); err != nil {
+	if out.password, err = destination.Expand(t.Password, value); err != nil {
 		return out, &loginError{text: "password: " + deliver.ShortText(err.Error(), maxReplyText)}
 	}
 	return out, nil

@@ -174,7 +174,7 @@ func TestFaultsAtEachStep(t *testing.T) {
 			drip:                                   job.OutcomeUnfinished,
 			garbage:                                job.OutcomeUnfinished,
 			"2" + strings.Repeat("5", 300<<10):     job.OutcomeUnfinished,
-			"421 4.3.2 shutting down":              job.OutcomePostponed,
+			"421 4.3.2 shutting down":              job.OutcomeUnready,
 			"421 4.7.0 too many connections":       job.OutcomeThrottled,
 			"454 Throttling failure: sending rate": job.OutcomeThrottled,
 			"450 4.2.1 mailbox gets too many":      job.OutcomePostponed,
@@ -275,7 +275,7 @@ func TestRefusalKeepsTheConnection(t *testing.T) {
 		o := play(t, map[string]string{step: "451 later"})
 		s := newSender(t)
 		for range 2 {
-			if r := s.Send(context.Background(), attemptOf(t, o.Addr().String(), destination.NoTLS, hello())); r.Outcome != job.OutcomePostponed {
+			if r := s.Send(context.Background(), attemptOf(t, o.Addr().String(), destination.NoTLS, hello())); r.Outcome.Class() != job.Retry {
 				t.Errorf("%s: %+v", step, r)
 			}
 		}

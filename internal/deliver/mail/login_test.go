@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/textproto"
 	"strings"
@@ -15,6 +16,16 @@ import (
 	"tundish/internal/destination"
 	"tundish/internal/job"
 )
+
+// values are what references stand for, by name.
+type values map[string]string
+
+func (v values) Value(_ *destination.Contract, r destination.Reference) (string, error) {
+	if value, ok := v[r.Name]; ok {
+		return value, nil
+	}
+	return "", fmt.Errorf("%s: is not known", r)
+}
 
 func TestLogInsAreChosenByStrength(t *testing.T) {
 	t.Parallel()
@@ -92,9 +103,48 @@ func TestRepliesThatAskForLess(t *testing.T) {
 		"421 too many messages in this connection":                                            false,
 		"421 4.7.0 Too many messages on this connection":                                      false,
 	} {
-		reply := &textproto.Error{Code: int(text[0]-'0')*100 + int(text[1]-'0')*10 + int(text[2]-'0'), Msg: text[4:]}
-		if got := throttling(reply); got != want {
+		if got := throttling(replyIn(text)); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
+}
+
+// What is about one mail must not stop the others; what is about the server must.
+func TestRepliesAboutTheMailAndAboutTheServer(t *testing.T) {
+	t.Parallel()
+	const mail, server, one = "mail", "server", "mail at a recipient, else server"
+	for text, want := range map[string]string{
+		"450 4.2.0 <ann@a.example>: Recipient address rejected: Greylisted": mail,
+		"451 4.7.1 Greylisting in action, please come back in 00:05:00":     mail,
+		"451 Graylisted, try later":                                         mail,
+		"421 4.7.0 greylisted":                                              mail,
+		"450 4.2.1 The user is receiving mail too quickly":                  mail,
+		"452 4.2.2 mailbox full":                                            mail,
+		"452 4.5.3 too many recipients":                                     mail,
+		"450 4.1.8 cannot find your domain":                                 mail,
+		"421 too many messages in this connection":                          mail,
+		"450 mailbox busy":                                                  mail,
+		"451 Temporary failure, please try again later":                     one,
+		"452 no room": one,
+		"451 4.4.3 cannot resolve the recipient's domain": one,
+		"451 4.0.0 something":                             one,
+		"451 4.3.0 Temporary lookup failure":              server,
+		"452 4.3.1 Insufficient system storage":           server,
+		"421 4.3.2 shutting down":                         server,
+		"421 4.4.2 timeout exceeded":                      server,
+		"421 Service not available":                       server,
+	} {
+		reply := replyIn(text)
+		for recipient, about := range map[bool]bool{true: want != server, false: want == mail} {
+			outcome := map[bool]job.Outcome{true: job.OutcomePostponed, false: job.OutcomeUnready}[about]
+			if got := replyOutcome(reply, recipient); got != outcome {
+				t.Errorf("%s, to a recipient %v: %s, want %s", text, recipient, got, outcome)
+			}
+		}
+	}
+}
+
+// replyIn reads a reply of one line.
+func replyIn(text string) *textproto.Error {
+	return &textproto.Error{Code: int(text[0]-'0')*100 + int(text[1]-'0')*10 + int(text[2]-'0'), Msg: text[4:]}
 }

@@ -52,18 +52,48 @@ func throttling(reply *textproto.Error) bool {
 	return m == nil || m[1] == "7" || m[1] == "3" || m[1] == "4" && reply.Code == closing
 }
 
+// greylists is how servers say that they want to see a mail again later.
+var greylists = regexp.MustCompile(`(?i)gr[ae]y.?list`)
+
+// ofTheMail says whether a 4xx is about this mail, its sender or a recipient, as
+// of a mailbox that is full and of greylisting: others may go meanwhile. What it
+// is about is said by the code of RFC 3463, of which 4.3 is the server itself and 4.4 the
+// way to it or, of one recipient, the way from there; or else by the reply of RFC 5321 and
+// whether it is the answer to a recipient.
+func ofTheMail(reply *textproto.Error, recipient bool) bool {
+	if itsOwn.MatchString(reply.Msg) || greylists.MatchString(reply.Msg) {
+		return true
+	}
+	subject := ""
+	if m := enhanced.FindStringSubmatch(reply.Msg); m != nil {
+		subject = m[1]
+	}
+	switch subject {
+	case "1", "2", "5", "6", "7":
+		return true
+	case "3":
+		return false
+	case "4":
+		return recipient && reply.Code != closing
+	}
+	return reply.Code == 450 || recipient && reply.Code != closing
+}
+
 // notLetIn are the replies to any command that ask for a log-in (RFC 4954 §6).
 var notLetIn = map[int]bool{530: true, 534: true, 535: true, 538: true}
 
-// replyOutcome is the outcome of a mail that got this reply.
-func replyOutcome(reply *textproto.Error) job.Outcome {
+// replyOutcome is the outcome of a mail that got this reply, to a recipient or
+// to another command.
+func replyOutcome(reply *textproto.Error, recipient bool) job.Outcome {
 	switch {
 	case kind(reply) == 2:
 		return job.OutcomeDelivered
 	case throttling(reply):
 		return job.OutcomeThrottled
-	case kind(reply) == 4:
+	case kind(reply) == 4 && ofTheMail(reply, recipient):
 		return job.OutcomePostponed
+	case kind(reply) == 4:
+		return job.OutcomeUnready
 	case notLetIn[reply.Code]:
 		return job.OutcomeAuth
 	case kind(reply) == 5:

@@ -99,17 +99,7 @@ func TestClearTextToAPublicAddressIsBlocked(t *testing.T) {
 
 func TestLogIn(t *testing.T) {
 	t.Parallel()
-	resolve := func(ref string) (string, error) {
-		switch ref {
-		case "${env:GOOD}":
-			return password, nil
-		case "${env:BAD}":
-			return "B4D", nil
-		case username:
-			return ref, nil
-		}
-		return "", errors.New("no such variable")
-	}
+	secrets := values{"GOOD": password, "BAD": "B4D"}
 	for _, tc := range []struct {
 		name, password string
 		mode           destination.MailTLS
@@ -119,13 +109,14 @@ func TestLogIn(t *testing.T) {
 		{"right", "${env:GOOD}", destination.StartTLS, job.OutcomeDelivered, ""},
 		{"right, implicit", "${env:GOOD}", destination.ImplicitTLS, job.OutcomeDelivered, ""},
 		{"wrong", "${env:BAD}", destination.StartTLS, job.OutcomeAuth, "AUTH PLAIN: 535, the log-in was refused"},
-		{"missing", "${env:NONE}", destination.StartTLS, job.OutcomeAuth, "password: no such variable"},
+		{"missing", "${env:NONE}", destination.StartTLS, job.OutcomeAuth, "password: ${env:NONE}: is not known"},
+		{"sealed", "${secret:GOOD}", destination.StartTLS, job.OutcomeDelivered, ""},
 		{"in clear text", "${env:GOOD}", destination.NoTLS, job.OutcomeAuth, "no log-in without TLS"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, tc.mode == destination.ImplicitTLS)
-			s := newSender(t, func(c *Config) { c.Resolve = resolve })
+			s := newSender(t, func(c *Config) { c.Secrets = secrets })
 			a := attemptOf(t, o.addr, tc.mode, hello())
 			a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, tc.password
 			r := s.Send(context.Background(), a)
@@ -146,10 +137,10 @@ func TestLogIn(t *testing.T) {
 func TestLogInsDoNotShareConnections(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, false)
-	s := newSender(t, func(c *Config) { c.Resolve = func(r string) (string, error) { return strings.Trim(r, "${}"), nil } })
+	s := newSender(t, func(c *Config) { c.Secrets = values{"A": password} })
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	mustSend(t, s, a)
-	a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, "${"+password+"}"
+	a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, "${env:A}"
 	mustSend(t, s, a)
 	if n := o.all()[1].conn; n == o.all()[0].conn || len(o.auths) != 1 {
 		t.Errorf("connection %d, log-ins %v", n, o.auths)
@@ -161,14 +152,12 @@ func TestLogInsDoNotShareConnections(t *testing.T) {
 func TestChangedPasswordLogsInAgain(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, false)
-	value := password
-	s := newSender(t, func(c *Config) {
-		c.Resolve = func(s string) (string, error) { return strings.ReplaceAll(s, "${env:A}", value), nil }
-	})
+	secrets := values{"A": password}
+	s := newSender(t, func(c *Config) { c.Secrets = secrets })
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	a.Contract.SMTP.Username, a.Contract.SMTP.Password = username, "${env:A}"
 	mustSend(t, s, a)
-	value = "B4D"
+	secrets["A"] = "B4D"
 	if r := s.Send(context.Background(), a); r.Outcome != job.OutcomeAuth {
 		t.Errorf("%+v, want %s", r, job.OutcomeAuth)
 	}

@@ -27,9 +27,9 @@ type Config struct {
 	// AllowPrivate lists address ranges that may be dialled although they are
 	// not public. Default: none.
 	AllowPrivate []netip.Prefix
-	// Resolve gives what a reference in username or password stands for. It is
-	// called for each mail. Default: the text itself.
-	Resolve func(string) (string, error)
+	// Secrets resolves the references in username and password, for each mail.
+	// Default: none is resolved.
+	Secrets deliver.Secrets
 	// MaxIdlePerTarget is how many connections to one server, with one log-in,
 	// are kept while unused. Default: 256.
 	MaxIdlePerTarget int
@@ -48,8 +48,8 @@ func (c *Config) fill() {
 	c.MaxIdlePerTarget = cmp.Or(c.MaxIdlePerTarget, defaultMaxIdle)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
 	c.DialTimeout = cmp.Or(c.DialTimeout, defaultDialTimeout)
-	if c.Resolve == nil {
-		c.Resolve = func(s string) (string, error) { return s, nil }
+	if c.Secrets == nil {
+		c.Secrets = deliver.NoSecrets{}
 	}
 	if c.Hello == "" {
 		c.Hello, _ = os.Hostname() // fails: localhost
@@ -90,7 +90,7 @@ func (s *Sender) Send(ctx context.Context, a deliver.Attempt) (res deliver.Resul
 	if err != nil {
 		return deliver.Result{Outcome: job.OutcomeBadRequest, Error: deliver.ShortText(err.Error(), maxReplyText)}
 	}
-	to, err := s.targetOf(a.Contract.SMTP)
+	to, err := s.targetOf(a.Contract)
 	if err != nil {
 		return connectResult(ctx, err)
 	}

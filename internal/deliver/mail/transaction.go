@@ -100,14 +100,17 @@ func (t *transaction) recipients() (refused []string, step string, err error) {
 		reply := replyOf(err)
 		switch {
 		case err == nil:
-		case reply != nil && replyOutcome(reply) == job.OutcomeRejected:
+		case reply != nil && replyOutcome(reply, true) == job.OutcomeRejected:
 			refused = append(refused, replyText(to, reply))
 		default:
-			return nil, "RCPT TO " + to, err
+			return nil, rcptTo + to, err
 		}
 	}
 	return refused, "", nil
 }
+
+// rcptTo begins the step of one recipient.
+const rcptTo = "RCPT TO "
 
 // maxRefusals bounds the text that names the refused recipients.
 const maxRefusals = 1000
@@ -119,7 +122,7 @@ func refusals(refused []string, of int) string {
 // failed is the end of a transaction by a reply that is no yes, or without one.
 func (t *transaction) failed(step string, err error) (res deliver.Result, stale bool) {
 	if reply := replyOf(err); reply != nil {
-		outcome := replyOutcome(reply)
+		outcome := replyOutcome(reply, strings.HasPrefix(step, rcptTo))
 		if !t.handed && (outcome == job.OutcomeInvalidReply || outcome == job.OutcomeDelivered) {
 			outcome = job.OutcomeUnfinished // a yes to another question
 		}
