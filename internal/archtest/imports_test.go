@@ -33,11 +33,13 @@ var table = map[string]layer{
 	"internal/job":         {vocabulary, nil, "the words of the domain depend on nothing"},
 	"internal/destination": {vocabulary, []string{"internal/job"}, "a contract is plain data: it knows neither Redis nor HTTP"},
 
+	"internal/deliver/kept": {store, nil, "keeping a connection needs no word of what goes over it"},
+
 	"internal/redisdb": {store, words, "the store connects, names keys and runs scripts; what the scripts decide belongs to the mechanisms"},
 
 	"internal/sharedbucket": {mechanism, with(words, "internal/redisdb"), "limits are tested alone: nothing sideways"},
 	"internal/idempotency":  {mechanism, with(words, "internal/redisdb"), "keys are tested alone: nothing sideways"},
-	"internal/deliver":      {mechanism, words, "sending a request knows nothing of queues or Redis"},
+	"internal/deliver":      {mechanism, with(words, "internal/deliver/kept"), "sending a request knows nothing of queues or Redis"},
 	"internal/secret":       {mechanism, words, "secrets are resolved and sealed here; where they are stored and sent others know"},
 	"internal/queue": {mechanism, with(words, "internal/redisdb", "internal/sharedbucket", "internal/idempotency"),
 		"the lane joins the Lua parts of limits and keys: the only sideways arrows there are"},

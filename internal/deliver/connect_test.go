@@ -92,18 +92,6 @@ func TestContextEndsBeforeAConnection(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(background)
 	time.AfterFunc(20*time.Millisecond, func() { cancel(errors.New("the lane was paused")) })
 	wantOutcome(t, s.Send(ctx, attemptTo(url)), job.OutcomeNotSent, false)
-
-	// Many that give up do not leave as many dials behind.
-	for range 3 * maxOrphans {
-		ctx, cancel := context.WithTimeout(background, time.Millisecond)
-		wantOutcome(t, s.Send(ctx, attemptTo(url)), job.OutcomeConnectTimeout, false)
-		cancel()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.pools {
-		waitFor(t, "surplus dials to end", func() bool { return p.orphans.Load() <= maxOrphans })
-	}
 }
 
 func TestSendAfterClose(t *testing.T) {
@@ -129,7 +117,7 @@ func TestIdleConnectionsAreDropped(t *testing.T) {
 	s := newSender(t, func(c *Config) { c.IdleTimeout = 20 * time.Millisecond })
 	wantOutcome(t, s.Send(background, attemptTo(srv.url())), job.OutcomeDelivered, true)
 	<-gone
-	waitFor(t, "the pool to be empty", func() bool { return idleConns(s) == 0 })
+	waitFor(t, "the pool to be empty", func() bool { return len(s.pools.Unused()) == 0 })
 }
 
 func TestIdleConnectionsAreBounded(t *testing.T) {
@@ -154,7 +142,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	for range senders {
 		wantOutcome(t, <-done, job.OutcomeDelivered, true)
 	}
-	if n := idleConns(s); n != 2 {
+	if n := len(s.pools.Unused()); n != 2 {
 		t.Errorf("%d idle connections, want 2", n)
 	}
 }

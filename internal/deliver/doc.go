@@ -5,9 +5,10 @@
 // # One request, one write
 //
 // A request leaves at most once. Connections are [net/http.ClientConn]s in a
-// pool of our own: they speak HTTP/1.1 only, and nothing below Send dials
-// again or repeats a request. Every request also has a body of its own (never
-// http.NoBody) and no GetBody, so that no layer would take it for repeatable.
+// pool of our own (package kept): nothing below Send dials again or repeats a
+// request. Every request of HTTP/1.1 also has a body of its own (never
+// http.NoBody), and none has a GetBody, so that no layer would take it for
+// repeatable.
 //
 // # The gate
 //
@@ -18,6 +19,14 @@
 // handshake do not eat the slot's tolerance. A connection that came too late
 // is kept for the next slot; otherwise a destination whose handshake takes
 // longer than the horizon would never be reached.
+//
+// # HTTP/2
+//
+// By opt-in attempts hold seats in shared connections, as many as the other side
+// takes streams. The gate stands before RoundTrip there, with the stream
+// reserved: a Write may be another request's. TLS is ours, so that we see when
+// the other side has said how many streams it takes, and who did not agree to
+// HTTP/2 is spoken HTTP/1.1 to on the same connection. Pings find out dead ones.
 //
 // # What the outcome says
 //

@@ -18,22 +18,89 @@ const (
 
 // exchange writes one request on c and reads the answer. stale means that the
 // connection had ended, nothing was written and another one may be tried. c is
-// given back or closed in any case.
-func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
-	if err := ready(c, g); err != nil {
-		if errors.Is(err, errStale) {
-			c.close()
-			return staleResult(c.gate), c.gate.reused.Load()
+// put back into p or closed in any case.
+func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (res Result, stale bool) {
+	usable := false
+	defer func() {
+		if usable {
+			p.Put(c)
+		} else {
+			c.Close()
 		}
-		c.pool.put(c)
-		return notSent(err), false
-	}
-
+	}()
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	defer g.cancel(nil)
 	defer g.end()
+	switch err := begin(c, g); {
+	case errors.Is(err, errStale):
+		return staleResult(c.gate), c.gate.reused.Load()
+	case errors.Is(err, errStalled):
+		return notSent(err), true
+	case err != nil:
+		usable = true
+		return notSent(err), false
+	}
+
+	resp, err := c.http.RoundTrip(out.request(traced(c, g), c.shared != nil))
+	if _, wrote := g.written(); err != nil || !wrote {
+		res, stale = failed(c, g, err)
+		if c.shared != nil && res.Outcome == job.OutcomeTimeout {
+			c.shared.retired.Store(true) // it may be dead, and would take others with it
+		}
+		return res, stale
+	}
+	res = answered(resp, g)
+	res.Response = keep(out, resp)
+	if usable = drain(g, c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}); usable {
+		c.gate.reused.Store(true)
+	}
+	return res, false
+}
+
+// begin says whether the request may be given to net/http. In HTTP/1.1 that
+// waits for the slot in the Write; a connection that came too late for its slot
+// is noticed here, where it can still be kept. A Write of HTTP/2 may be another
+// request's: the slot is waited for, and the gate asked, right here.
+func begin(c *conn, g *pass) error {
+	if c.shared != nil {
+		return c.shared.begin(g)
+	}
+	switch {
+	case g.at.IsZero():
+	case c.Ended():
+		return errStale
+	case time.Now().After(g.at):
+		if err := ask(g.gate); err != nil {
+			return err
+		}
+	}
 	c.gate.pass.Store(g)
-	traced := httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
+	return nil
+}
+
+// begin takes a stream before it asks the gate: behind that nothing may wait.
+func (c *shared) begin(g *pass) error {
+	if err := g.wait(c.gate); err != nil {
+		return err
+	}
+	if err := c.reserve(g.ctx); err != nil {
+		return err
+	}
+	if c.gate.stalled() {
+		c.http.Release()
+		return errStalled
+	}
+	_, err := g.enter(c.gate)
+	if err != nil {
+		c.http.Release()
+	}
+	return err
+}
+
+// traced is the context of a request that tells the pass how far it came.
+func traced(c *conn, g *pass) context.Context {
+	return httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
+		WroteHeaders: func() { g.left.Store(true) },
 		GotFirstResponseByte: func() {
 			g.answered.Store(true)
 			if g.unasked() {
@@ -41,35 +108,6 @@ func exchange(ctx context.Context, c *conn, out *outgoing, g *pass) (res Result,
 			}
 		},
 	})
-	resp, err := c.http.RoundTrip(out.request(traced))
-	if _, wrote := g.written(); err != nil || !wrote {
-		c.close()
-		return failed(c, g, err)
-	}
-	res = answered(resp, g)
-	res.Response = keep(out, resp)
-	if drain(c, resp, &bodyOf{res.Response, out.keep.Body, out.hide}) {
-		c.gate.reused.Store(true)
-		c.pool.put(c)
-	} else {
-		c.close()
-	}
-	return res, false
-}
-
-// ready says whether the request may be given to net/http, which waits for the
-// slot in the Write. A connection that came too late for its slot is noticed
-// here, where it can still be kept.
-func ready(c *conn, g *pass) error {
-	switch {
-	case g.at.IsZero():
-		return nil
-	case !c.usable():
-		return errStale
-	case time.Now().After(g.at):
-		return ask(g.gate)
-	}
-	return nil
 }
 
 // answered makes the result of an answer whose headers are complete.
@@ -93,14 +131,14 @@ func answered(resp *http.Response, g *pass) Result {
 
 // drain reads the rest of the answer so that the connection can be used again,
 // and says whether it can. What is kept of the body goes into b.
-func drain(c *conn, resp *http.Response, b *bodyOf) bool {
+func drain(g *pass, c *conn, resp *http.Response, b *bodyOf) bool {
 	defer resp.Body.Close()
 	if resp.ContentLength > drainBytes && !b.wanted() || resp.StatusCode == http.StatusSwitchingProtocols {
 		return false
 	}
-	t := time.AfterFunc(drainTime, c.close)
+	t := time.AfterFunc(drainTime, func() { g.cancel(nil) })
 	n, err := b.read(resp.Body, drainBytes+1)
-	return t.Stop() && err == nil && n <= drainBytes && c.http.Available() > 0
+	return t.Stop() && err == nil && n <= drainBytes && !c.Ended()
 }
 
 func since(t time.Time) time.Duration {

@@ -13,6 +13,7 @@ import (
 
 var (
 	errStale   = errors.New("the connection ended before the request was written")
+	errStalled = errors.New("the connection is busy")
 	errRefused = errors.New("the slot was over before the first byte")
 )
 
@@ -25,6 +26,8 @@ type gateConn struct {
 	reused atomic.Bool  // carried a request before
 	ended  atomic.Bool  // nothing more can be read
 	used   atomic.Int64 // when the last answer was read, ns since processStart
+	framed bool         // HTTP/2: what comes in unasked is no end. Set before the first use
+	writes atomic.Int64 // HTTP/2: since when a Write is under way, ns since processStart; 0: none is
 	closed chan struct{}
 	once   sync.Once
 }
@@ -60,7 +63,7 @@ func (c *gateConn) dead() bool {
 	if time.Since(processStart)-time.Duration(c.used.Load()) < peekAfter {
 		return c.ended.Load()
 	}
-	return c.raw != nil && peerEnded(c.raw, c.reused.Load())
+	return c.raw != nil && peerEnded(c.raw, c.reused.Load() && !c.framed)
 }
 
 func (c *gateConn) Read(b []byte) (int, error) {
@@ -74,7 +77,11 @@ func (c *gateConn) Read(b []byte) (int, error) {
 func (c *gateConn) Write(b []byte) (int, error) {
 	p := c.pass.Load()
 	if p == nil {
-		return c.Conn.Write(b) // TLS handshake, closing alert
+		if c.framed {
+			c.writes.Store(int64(time.Since(processStart)))
+			defer c.writes.Store(0)
+		}
+		return c.Conn.Write(b) // TLS handshake, closing alert, HTTP/2
 	}
 	first, err := p.enter(c)
 	if err != nil {
@@ -86,6 +93,16 @@ func (c *gateConn) Write(b []byte) (int, error) {
 		p.nothingLeft()
 	}
 	return n, err
+}
+
+// stallAfter is how long a Write takes when the other side does not keep up.
+const stallAfter = 20 * time.Millisecond
+
+// stalled says that a Write waits for the other side: what is given to the
+// connection now would wait behind it.
+func (c *gateConn) stalled() bool {
+	since := c.writes.Load()
+	return since != 0 && time.Since(processStart)-time.Duration(since) > stallAfter
 }
 
 type passState int
@@ -106,6 +123,7 @@ type pass struct {
 	cancel  context.CancelCauseFunc // ends the attempt
 
 	answered atomic.Bool // a first byte of the answer came
+	left     atomic.Bool // HTTP/2: the headers were given to the connection
 
 	mu      sync.Mutex
 	state   passState

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tundish/internal/deliver/kept"
 	"tundish/internal/job"
 )
 
@@ -139,7 +140,7 @@ func TestNothingIsWrittenBeforeTheSlot(t *testing.T) {
 func TestCancelDuringWaitWritesNothing(t *testing.T) {
 	t.Parallel()
 	// Before a connection is taken, and inside the write.
-	for _, ahead := range []time.Duration{time.Hour, aheadMin / 2} {
+	for _, ahead := range []time.Duration{time.Hour, kept.AheadMin / 2} {
 		for tries := 0; ; tries++ {
 			// A server for each try: what the one before wrote may arrive late.
 			srv, s := serveRaw(t, answering(okAnswer)), newSender(t)

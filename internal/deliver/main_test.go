@@ -173,19 +173,6 @@ func wantOutcome(t testing.TB, r Result, want job.Outcome, wrote bool) {
 
 var background = context.Background()
 
-// idleConns counts the unused connections a Sender keeps.
-func idleConns(s *Sender) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, p := range s.pools {
-		p.mu.Lock()
-		n += len(p.idle)
-		p.mu.Unlock()
-	}
-	return n
-}
-
 // waitFor waits for what no channel tells of.
 func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()

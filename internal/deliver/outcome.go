@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"time"
 
+	"tundish/internal/deliver/kept"
 	"tundish/internal/job"
 )
 
 var (
 	errNoAnswer = errors.New("no answer in time")
-	// errLeft means that the Send ended while it waited for a connection.
-	errLeft = errors.New("gave up waiting for a connection")
+	errLeft     = kept.ErrLeft
 )
 
 // dialError is a connection that did not come to be.
@@ -74,6 +74,8 @@ func connectOutcome(err error, handshake bool) (job.Outcome, string) {
 		return job.OutcomeTLS, tlsText(err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return job.OutcomeRefused, "connection refused"
+	case errors.Is(err, errNoStreams):
+		return job.OutcomeConnect, errNoStreams.Error()
 	}
 	return job.OutcomeConnect, lossText(err)
 }
@@ -101,6 +103,12 @@ func tlsText(err error) string {
 
 // failed is the outcome of an exchange without a usable answer.
 func failed(c *conn, g *pass, err error) (res Result, stale bool) {
+	if c.shared != nil {
+		g.unlessLeft()
+		if g.cannot(err) {
+			return Result{Outcome: job.OutcomeBadRequest, Error: "the other side takes no headers of this size"}, false
+		}
+	}
 	started, wrote := g.written()
 	if !wrote {
 		return unwritten(c.gate, g)
@@ -131,6 +139,9 @@ func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
 	if text := remoteAlert(err); !c.gate.reused.Load() && strings.Contains(text, "certificate") {
 		// Ours was refused: with TLS 1.3 that comes behind the request, which is not read.
 		return job.OutcomeTLS, text
+	}
+	if c.shared != nil {
+		return lostStream(g, err)
 	}
 	if !g.answered.Load() {
 		return lostBefore(err)

@@ -40,13 +40,16 @@ func build(a *Attempt, e *equipment, userAgent string) (*outgoing, error) {
 		return nil, err
 	}
 	out := &outgoing{
-		target: target{u.Scheme, hostPort(u), e.identity},
+		target: target{scheme: u.Scheme, addr: hostPort(u), identity: e.identity},
 		method: method,
 		url:    u,
 		header: make(http.Header, 12),
 		body:   a.Job.Request.Body,
 		keep:   &t.Keep,
 		hide:   e.hide,
+	}
+	if t.HTTP2 {
+		out.target.pings = pingsOf(timeoutOf(&Attempt{Contract: a.Contract}))
 	}
 	if err := out.fillHeader(a, e, userAgent); err != nil {
 		return nil, err
@@ -158,8 +161,9 @@ func newTraceparent() string {
 
 // request makes the http.Request for one write. The body is never nil nor
 // http.NoBody and GetBody is never set, so that nothing takes the request for
-// one that can be repeated.
-func (o *outgoing) request(ctx context.Context) *http.Request {
+// one that can be repeated. Only HTTP/2 gets an empty body as http.NoBody: it
+// would say no length of another, and a ClientConn of it repeats nothing.
+func (o *outgoing) request(ctx context.Context, http2 bool) *http.Request {
 	r := &http.Request{
 		Method: o.method, URL: o.url, Host: o.host, Header: o.header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -168,7 +172,11 @@ func (o *outgoing) request(ctx context.Context) *http.Request {
 		Body:          io.NopCloser(bytes.NewReader(o.body)),
 		ContentLength: int64(len(o.body)),
 	}
-	if len(o.body) == 0 {
+	switch {
+	case len(o.body) > 0:
+	case http2:
+		r.Body = http.NoBody
+	default:
 		r.TransferEncoding = []string{"identity"}
 	}
 	return r.WithContext(ctx)

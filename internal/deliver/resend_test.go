@@ -237,7 +237,7 @@ func TestDialOutlivesItsSend(t *testing.T) {
 	defer cancel()
 	wantOutcome(t, s.Send(ctx, a), job.OutcomeConnectTimeout, false)
 	close(release)
-	waitFor(t, "the connection to be kept", func() bool { return idleConns(s) == 1 })
+	waitFor(t, "the connection to be kept", func() bool { return len(s.pools.Unused()) == 1 })
 	wantOutcome(t, s.Send(background, a), job.OutcomeDelivered, true)
 	if n := accepted.Load(); n != 1 {
 		t.Errorf("%d connections, want the first one to be kept", n)

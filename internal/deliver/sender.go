@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tundish/internal/deliver/kept"
 	"tundish/internal/destination"
 	"tundish/internal/job"
 )
@@ -22,8 +23,6 @@ const (
 	defaultTimeout     = 10 * time.Second
 	defaultUserAgent   = "tundish"
 
-	// forgetAfter is how long the pool of a target nobody sends to is kept.
-	forgetAfter = 10 * time.Minute
 	// connections is how many a Send may find dead before its slot is over.
 	connections = 3
 )
@@ -95,14 +94,10 @@ type Result struct {
 
 // Sender makes attempts. It is safe for concurrent use.
 type Sender struct {
-	cfg  Config
-	base context.Context // of dials, which may outlive their Send
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	cfg   Config
+	pools *kept.Pools[target, *conn]
 
 	mu     sync.Mutex
-	closed bool
-	pools  map[target]*pool
 	tokens map[string]*tokenOf // by destination
 }
 
@@ -113,9 +108,8 @@ func New(cfg Config) *Sender {
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
 	setDefault(&cfg.Secrets, Secrets(NoSecrets{}))
-	s := &Sender{cfg: cfg, pools: make(map[target]*pool), tokens: make(map[string]*tokenOf)}
-	s.base, s.stop = context.WithCancel(context.Background())
-	s.wg.Go(s.janitor)
+	s := &Sender{cfg: cfg, tokens: make(map[string]*tokenOf)}
+	s.pools = kept.New(kept.Config[target, *conn]{Open: s.open, DialTimeout: cfg.DialTimeout, IdleTimeout: cfg.IdleTimeout})
 	return s
 }
 
@@ -128,18 +122,7 @@ func setDefault[T comparable](v *T, d T) {
 
 // Close drops all unused connections and waits for dials to end. A Send under
 // way is not cut: cancel its context first. A Send after Close sends nothing.
-func (s *Sender) Close() {
-	s.mu.Lock()
-	s.closed = true
-	pools := s.pools
-	s.pools = nil
-	s.mu.Unlock()
-	s.stop()
-	for _, p := range pools {
-		p.close()
-	}
-	s.wg.Wait()
-}
+func (s *Sender) Close() { s.pools.Close() }
 
 // Send makes one attempt and never more than one write of it. It ends at the
 // latest when ctx does.
@@ -167,22 +150,22 @@ func (s *Sender) Send(ctx context.Context, a Attempt) (res Result) {
 		return Result{Outcome: job.OutcomeBadRequest, Error: short(err.Error())}
 	}
 	defer func() { out.answered(&res) }()
-	p, err := s.borrow(out.target)
+	p, err := s.pools.Use(out.target, s.cfg.MaxIdlePerTarget)
 	if err != nil {
 		return faulty(err)
 	}
 	if p == nil {
 		return Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
-	defer s.giveBack(p)
+	defer p.Done()
 
 	for try := 1; ; try++ {
-		c, err := p.acquire(ctx, a.At)
+		c, err := p.Take(ctx, a.At)
 		if err != nil {
 			return connectResult(ctx, err)
 		}
 		g = &pass{at: a.At, gate: a.Gate, writing: a.Writing, timeout: timeoutOf(&a)}
-		res, stale := exchange(ctx, c, out, g)
+		res, stale := exchange(ctx, p, c, out, g)
 		if !stale || try == connections {
 			return res
 		}
@@ -215,62 +198,4 @@ func timeoutOf(a *Attempt) time.Duration {
 		return t
 	}
 	return defaultTimeout
-}
-
-// borrow finds or makes the pool of a target; nil when the sender is closed. An
-// error says that its certificates cannot be used.
-func (s *Sender) borrow(t target) (*pool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil
-	}
-	p := s.pools[t]
-	if p == nil {
-		var err error
-		if p, err = newPool(s, t); err != nil {
-			return nil, err
-		}
-		s.pools[t] = p
-	}
-	p.users++
-	return p, nil
-}
-
-func (s *Sender) giveBack(p *pool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.users--
-	p.lastUse = time.Now()
-}
-
-// janitor drops connections that are dead or unused for too long, and pools
-// that nobody uses.
-func (s *Sender) janitor() {
-	tick := time.NewTicker(max(s.cfg.IdleTimeout/4, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.base.Done():
-			return
-		case now := <-tick.C:
-			s.sweep(now)
-		}
-	}
-}
-
-func (s *Sender) sweep(now time.Time) {
-	s.mu.Lock()
-	pools := make([]*pool, 0, len(s.pools))
-	for t, p := range s.pools {
-		pools = append(pools, p)
-		if p.users == 0 && now.Sub(p.lastUse) > forgetAfter {
-			delete(s.pools, t)
-			p.close()
-		}
-	}
-	s.mu.Unlock()
-	for _, p := range pools {
-		p.prune(now)
-	}
 }

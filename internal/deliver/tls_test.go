@@ -70,6 +70,7 @@ func newMutual(t *testing.T, clients ...string) *mutual {
 		m.came = append(m.came, r.TLS.PeerCertificates[0].Subject.CommonName+" "+r.RemoteAddr)
 	}))
 	m.Config.ErrorLog = quiet
+	m.EnableHTTP2 = true
 	m.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 	m.StartTLS()
 	t.Cleanup(m.Close)
@@ -140,6 +141,29 @@ func TestRefusedCertificateLeavesNoDoubt(t *testing.T) {
 				t.Errorf("%+v, want %s", r, want)
 			}
 		}
+	}
+}
+
+// Over HTTP/2 it comes before the request: who does not like our certificate
+// never says how many streams it takes.
+func TestCertificatesOverHTTP2(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "shop")
+	m := newMutual(t, cert)
+	s := newSender(t, with(held{"/ca": m.ca, "/crt": cert, "/key": key}))
+	send := func(set destination.TLS) Result {
+		a := withTLS(m.URL, set)
+		a.Contract.Target.HTTP2 = true
+		return s.Send(background, a)
+	}
+	good := destination.TLS{CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: "bank.example"}
+	for range 2 {
+		wantOutcome(t, send(good), job.OutcomeDelivered, true)
+	}
+	r := send(destination.TLS{CAFile: "/ca", ServerName: "bank.example"})
+	wantOutcome(t, r, job.OutcomeTLS, false)
+	if !strings.HasPrefix(r.Error, "TLS handshake: ") || len(m.came) != 2 || m.came[0] != m.came[1] {
+		t.Errorf("%q; came as %v", r.Error, m.came)
 	}
 }
 

@@ -124,7 +124,7 @@ func (t *tokenOf) look(c *credentials) (tok *token, wait <-chan struct{}, err er
 func (t *tokenOf) start() {
 	done, c, refused := make(chan struct{}), t.creds, t.refused
 	t.fetching = done
-	if !t.s.spawn(func() {
+	if !t.s.pools.Go(func() {
 		tok, err := t.obtain(&c, refused)
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -156,7 +156,7 @@ func (t *tokenOf) drop(tok *token) {
 
 // obtain takes the token that another worker has fetched, or fetches one for all.
 func (t *tokenOf) obtain(c *credentials, refused string) (*token, error) {
-	ctx, cancel := context.WithTimeout(t.s.base, tokenTimeout)
+	ctx, cancel := context.WithTimeout(t.s.pools.Context(), tokenTimeout)
 	defer cancel()
 	shared := t.s.cfg.Tokens
 	if shared == nil {

@@ -49,6 +49,7 @@ type HTTPTarget struct {
 	Auth    Auth
 	TLS     TLS
 	Keep    KeepResponse
+	HTTP2   bool // if the destination speaks it
 }
 
 // Header is one fixed header of a target. References in its value are not resolved.

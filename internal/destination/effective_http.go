@@ -60,7 +60,7 @@ func filledHTTP(t HTTPTarget) FilledHTTP {
 	for i, h := range t.Headers {
 		headers[i] = job.Header(h)
 	}
-	f := FilledHTTP{URL: t.URL, Method: t.Method, Headers: job.HeaderMap(headers), Timeout: FormatDuration(t.Timeout)}
+	f := FilledHTTP{URL: t.URL, Method: t.Method, Headers: job.HeaderMap(headers), Timeout: FormatDuration(t.Timeout), HTTP2: t.HTTP2}
 	if t.Sign.Scheme != "" {
 		f.Sign = &FilledSign{string(t.Sign.Scheme), t.Sign.Secrets}
 	}

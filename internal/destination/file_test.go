@@ -153,7 +153,7 @@ callbacks: {}
 		"24 /destinations/2/name invalid",
 		"25 /destinations/2/class invalid",
 		"26 /destinations/3/name invalid",
-		"26 /destinations/3/target/http/http2 not_supported",
+		"26 /destinations/3/target/http/http2 invalid",
 		"28 /destinations/4 invalid",
 		"29 /destinations/5/name invalid",
 		"29 /destinations/5/target/http/url invalid",

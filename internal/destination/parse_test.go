@@ -296,7 +296,6 @@ func TestRelations(t *testing.T) {
 func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	for path, values := range map[string][]string{
-		"target.http.http2":      {`true`, `"false"`},
 		"limits.0.algorithm":     {`"fixed_window"`, `"sliding_window_log"`, `"sliding_window_counter"`},
 		"limits.0.mode":          {`"shadow"`},
 		"limits.0.on_state_loss": {`"hold"`},

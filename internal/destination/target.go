@@ -31,7 +31,6 @@ func target(o *object) (HTTPTarget, *SMTPTarget) {
 
 func httpTarget(o *object) HTTPTarget {
 	defer o.close()
-	o.later("http2", "false")
 	return HTTPTarget{
 		URL:     o.url("url"),
 		Method:  method(o),
@@ -41,6 +40,7 @@ func httpTarget(o *object) HTTPTarget {
 		Auth:    auth(o),
 		TLS:     tlsOf(o),
 		Keep:    keepResponse(o),
+		HTTP2:   o.flag("http2"),
 	}
 }
 

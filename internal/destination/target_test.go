@@ -41,6 +41,23 @@ func TestTargetURL(t *testing.T) {
 	}
 }
 
+func TestHTTP2(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{`true`: true, `false`: false, `null`: false} {
+		c := mustParse(t, with(t, "target.http", `{"url":"https://a","http2":`+value+`}`))
+		if filled := Effective(c).Target.HTTP; c.Target.HTTP2 != want || filled.HTTP2 != want {
+			t.Errorf("%s becomes %v, shown as %v", value, c.Target.HTTP2, filled.HTTP2)
+		}
+	}
+	mustParse(t, with(t, "target.http", `{"url":"http://a","http2":false}`))
+	for _, bad := range []string{`{"url":"http://a","http2":true}`, `{"url":"https://a","http2":"true"}`, `{"url":"https://a","http2":1}`} {
+		_, _, err := ParseContract("bank", with(t, "target.http", bad))
+		if got := fields(err); len(got) != 1 || got[0].Pointer != "/target/http/http2" || got[0].Code != job.CodeInvalid {
+			t.Errorf("%s gives %v", bad, err)
+		}
+	}
+}
+
 func TestTargetHeaders(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, value string }{

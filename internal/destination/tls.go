@@ -63,9 +63,15 @@ func (t *TLS) Files() (ca, cert, key Reference) {
 	return of(t.CAFile), of(t.CertFile), of(t.KeyFile)
 }
 
-// tlsFits refuses tls where the target speaks none.
+// tlsFits refuses tls, and HTTP/2, which is agreed on in it, where the target speaks none.
 func tlsFits(c *Contract, root *value, p *problems) {
-	if c.Target.TLS != (TLS{}) && strings.HasPrefix(c.Target.URL, "http:") {
+	if !strings.HasPrefix(c.Target.URL, "http:") {
+		return
+	}
+	if c.Target.TLS != (TLS{}) {
 		p.invalid(root.find("target.http.tls"), "tls: target.http.url begins with http:, which speaks no TLS; give https or leave tls out")
+	}
+	if c.Target.HTTP2 {
+		p.invalid(root.find("target.http.http2"), "http2: target.http.url begins with http:, and HTTP/2 is for https alone; give https or leave http2 out")
 	}
 }

@@ -44,7 +44,7 @@ const (
 	OutcomeNotArrived     Outcome = "not_arrived"      // and this time it has not
 	OutcomePostponed      Outcome = "postponed"        // smtp: 4xx, the server did not take this mail this time
 	OutcomeUnready        Outcome = "server_unready"   // smtp: 4xx, the server takes no mail now, for a reason of its own
-	OutcomeUnfinished     Outcome = "unfinished"       // smtp: ended before the mail was handed over, so nobody has it
+	OutcomeUnfinished     Outcome = "unfinished"       // ended before a mail was handed over, or a request of HTTP/2 taken up: nobody has it
 	OutcomeAuth           Outcome = "auth_failed"      // the destination did not let us in, or there is no access token for it
 )
 

@@ -27,7 +27,7 @@ var texts = map[Outcome]string{
 	OutcomeNotArrived:     "asked about it, the destination says that it has not arrived",
 	OutcomePostponed:      "the mail server did not take it this time",
 	OutcomeUnready:        "the mail server could not take any mail",
-	OutcomeUnfinished:     "the connection ended before the mail was handed over",
+	OutcomeUnfinished:     "it ended before the mail was handed over, or the request taken up",
 	OutcomeAuth:           "the destination did not accept our credentials, or there were none",
 }
 

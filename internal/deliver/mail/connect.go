@@ -14,6 +14,7 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 
 	"tundish/internal/deliver"
+	"tundish/internal/deliver/kept"
 	"tundish/internal/destination"
 )
 
@@ -43,15 +44,46 @@ func (s *Sender) targetOf(c *destination.Contract) (target, error) {
 	return out, nil
 }
 
+const (
+	// askAfter is how long a connection lies unused before it is asked whether
+	// it still stands: what is on the way may have forgotten it without a word.
+	askAfter = 5 * time.Second
+	// askWithin bounds the answer to that.
+	askWithin = 2 * time.Second
+)
+
 // conn is a connection that is logged in and between two mails.
 type conn struct {
-	line      *deliver.Line
-	replies   *bounded
-	client    *smtp.Client
-	idleSince time.Time
+	line    *deliver.Line
+	replies *bounded
+	client  *smtp.Client
 }
 
-func (c *conn) close() { _ = c.line.Close() }
+// Close ends it.
+func (c *conn) Close() { _ = c.line.Close() }
+
+// Rest makes sure that all was read: what the server said beyond it would be
+// taken for the answer to the next command.
+func (c *conn) Rest() bool {
+	c.line.Keep()
+	return c.client.Text.R.Buffered() == 0
+}
+
+// Stands says whether a kept connection can be used.
+func (c *conn) Stands(ctx context.Context, unused time.Duration) bool {
+	if c.Ended() || unused < askAfter {
+		return !c.Ended()
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	unhook := context.AfterFunc(ctx, c.Close)
+	c.replies.left = maxReplyBytes
+	err := c.client.Noop()
+	return unhook() && err == nil && c.client.Text.R.Buffered() == 0
+}
+
+// Ended says whether the server has ended it.
+func (c *conn) Ended() bool { return c.line.Dead() }
 
 // maxReplyBytes bounds what a server may say while a connection is made, and
 // during each mail.
@@ -72,6 +104,11 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.Conn.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
+}
+
+// connector makes the connections to a target.
+func (s *Sender) connector(t target) (kept.Maker[*conn], error) {
+	return kept.Maker[*conn]{Dial: func(ctx context.Context) (*conn, error) { return s.dial(ctx, t) }}, nil
 }
 
 // dial makes a connection, up to the point where a mail can follow.

@@ -313,12 +313,7 @@ func TestServerClosesIdleConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = server.Close()
-	p := poolOf(t, s, &a)
-	waitFor(t, "the end to arrive", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.idle[0].line.Dead()
-	})
+	waitFor(t, "the end to arrive", s.pools.Unused()[0].Ended)
 	mustSend(t, s, a)
 	if heard, want := o.commands(), "EHLO MAIL RCPT DATA . EHLO MAIL RCPT DATA ."; heard != want || asked != 2 {
 		t.Errorf("heard %s, want %s; asked %d times", heard, want, asked)
@@ -345,20 +340,19 @@ func TestWordsBehindTheReplyEndTheConnection(t *testing.T) {
 // attempt has taken the connection.
 func TestServerClosesConnectionBeforeTheSlot(t *testing.T) {
 	t.Parallel()
-	o := play(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One that takes long to make is taken long before its slot.
+	o := playOn(t, &late{Listener: l, from: time.After(100 * time.Millisecond)}, nil)
 	s := newSender(t)
 	a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
 	mustSend(t, s, a)
-	p := poolOf(t, s, &a)
-	p.ahead.Store(int64(time.Hour)) // it is taken at once
 	a.At = time.Now().Add(300 * time.Millisecond)
 	done := make(chan deliver.Result, 1)
 	go func() { done <- s.Send(context.Background(), a) }()
-	waitFor(t, "the connection to be taken", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.idle) == 0
-	})
+	waitFor(t, "the connection to be taken", func() bool { return len(s.pools.Unused()) == 0 })
 	o.mu.Lock()
 	_ = o.conns[0].Close()
 	o.mu.Unlock()
@@ -370,6 +364,19 @@ func TestServerClosesConnectionBeforeTheSlot(t *testing.T) {
 	}
 }
 
+// late takes its first connection when from comes.
+type late struct {
+	net.Listener
+	from <-chan time.Time
+	once sync.Once
+}
+
+func (l *late) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	l.once.Do(func() { <-l.from })
+	return c, err
+}
+
 // A connection that lay unused for long is asked whether it still stands.
 func TestConnectionIsAskedAfterAWhile(t *testing.T) {
 	t.Parallel()
@@ -378,10 +385,13 @@ func TestConnectionIsAskedAfterAWhile(t *testing.T) {
 		s := newSender(t)
 		a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
 		mustSend(t, s, a)
-		p := poolOf(t, s, &a)
-		p.mu.Lock()
-		p.idle[0].idleSince = time.Now().Add(-2 * askAfter)
-		p.mu.Unlock()
+		c := s.pools.Unused()[0]
+		if !c.Stands(context.Background(), askAfter/2) {
+			t.Error("it does not stand after a short time")
+		}
+		if stands := c.Stands(context.Background(), 2*askAfter); stands != (noop == "") {
+			t.Errorf("NOOP %q: it stands: %v", noop, stands)
+		}
 		mustSend(t, s, a)
 		if heard := o.commands(); heard != want {
 			t.Errorf("heard %s, want %s", heard, want)
@@ -392,27 +402,25 @@ func TestConnectionIsAskedAfterAWhile(t *testing.T) {
 // A greeting that takes longer than a slot can wait is not for nothing.
 func TestSlowConnectionIsKeptForTheNextSlot(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, false)
-	s := newSender(t)
-	a := attemptOf(t, o.addr, destination.StartTLS, hello())
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(context.DeadlineExceeded)
-	to, err := s.targetOf(a.Contract)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := s.borrow(to, a.Contract.MaxInFlight)
-	defer s.giveBack(p)
-	if _, err := p.dial(ctx); err == nil {
-		t.Log("it was as fast as that") // then the connection is ours, and dropped
-		return
+	from := make(chan time.Time)
+	o := playOn(t, &late{Listener: l, from: from}, nil)
+	s := newSender(t)
+	a := attemptOf(t, o.Addr().String(), destination.NoTLS, hello())
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	if r := s.Send(ctx, a); r.Outcome != job.OutcomeConnectTimeout || r.Wrote {
+		t.Errorf("%+v", r)
 	}
-	waitFor(t, "the connection to be kept", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.idle) == 1
-	})
+	close(from)
+	waitFor(t, "the connection to be kept", func() bool { return len(s.pools.Unused()) == 1 })
 	mustSend(t, s, a)
+	if heard, want := o.commands(), "EHLO MAIL RCPT DATA ."; heard != want {
+		t.Errorf("heard %s, want %s", heard, want)
+	}
 }
 
 func TestRefusedConnection(t *testing.T) {

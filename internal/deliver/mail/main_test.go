@@ -260,13 +260,3 @@ var authority = sync.OnceValue(func() *ca {
 })
 
 func (c *ca) server() *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c.cert}} }
-
-// poolOf is where a Sender keeps the connections for an attempt; nil: nowhere yet.
-func poolOf(t testing.TB, s *Sender, a *deliver.Attempt) *pool {
-	t.Helper()
-	to, err := s.targetOf(a.Contract)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.pools[to]
-}

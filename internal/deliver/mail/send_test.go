@@ -483,12 +483,7 @@ func TestUnusedConnectionsEnd(t *testing.T) {
 	s := newSender(t, func(c *Config) { c.IdleTimeout = 20 * time.Millisecond })
 	a := attemptOf(t, o.addr, destination.StartTLS, hello())
 	mustSend(t, s, a)
-	p := poolOf(t, s, &a)
-	waitFor(t, "the connection to be dropped", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.idle) == 0
-	})
+	waitFor(t, "the connection to be dropped", func() bool { return len(s.pools.Unused()) == 0 })
 }
 
 func waitFor(t *testing.T, what string, holds func() bool) {

@@ -6,10 +6,10 @@ import (
 	"crypto/x509"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"tundish/internal/deliver"
+	"tundish/internal/deliver/kept"
 	"tundish/internal/job"
 )
 
@@ -18,8 +18,6 @@ const (
 	defaultIdleTimeout = 30 * time.Second
 	defaultDialTimeout = 30 * time.Second
 
-	// forgetAfter is how long the pool of a target nobody sends to is kept.
-	forgetAfter = 10 * time.Minute
 	// connections is how many a Send may find dead before its slot is over.
 	connections = 3
 )
@@ -63,39 +61,21 @@ func (c *Config) fill() {
 
 // Sender makes attempts. It is safe for concurrent use.
 type Sender struct {
-	cfg  Config
-	base context.Context // of dials, which may outlive their Send
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	pools  map[target]*pool
+	cfg   Config
+	pools *kept.Pools[target, *conn]
 }
 
 // New makes a Sender. Close it.
 func New(cfg Config) *Sender {
 	cfg.fill()
-	s := &Sender{cfg: cfg, pools: make(map[target]*pool)}
-	s.base, s.stop = context.WithCancel(context.Background())
-	s.wg.Go(s.janitor)
+	s := &Sender{cfg: cfg}
+	s.pools = kept.New(kept.Config[target, *conn]{Open: s.connector, DialTimeout: cfg.DialTimeout, IdleTimeout: cfg.IdleTimeout})
 	return s
 }
 
 // Close drops all unused connections and waits for dials to end. A Send under
 // way is not cut: cancel its context first. A Send after Close sends nothing.
-func (s *Sender) Close() {
-	s.mu.Lock()
-	s.closed = true
-	pools := s.pools
-	s.pools = nil
-	s.mu.Unlock()
-	s.stop()
-	for _, p := range pools {
-		p.close()
-	}
-	s.wg.Wait()
-}
+func (s *Sender) Close() { s.pools.Close() }
 
 // Send makes one attempt: it hands over one mail, at most once. It ends at the
 // latest when ctx does.
@@ -114,93 +94,26 @@ func (s *Sender) Send(ctx context.Context, a deliver.Attempt) (res deliver.Resul
 	if err != nil {
 		return connectResult(ctx, err)
 	}
-	p := s.borrow(to, a.Contract.MaxInFlight)
-	if p == nil {
+	p, err := s.pools.Use(to, min(s.cfg.MaxIdlePerTarget, a.Contract.MaxInFlight))
+	if p == nil || err != nil {
 		return deliver.Result{Outcome: job.OutcomeNotSent, Error: "the sender is closed"}
 	}
-	defer s.giveBack(p)
+	defer p.Done()
 
 	for try := 1; ; try++ {
-		c, err := p.acquire(ctx, a.At)
+		c, err := p.Take(ctx, a.At)
 		if err != nil {
 			return connectResult(ctx, err)
 		}
 		t = transaction{conn: c, letter: l}
 		res, stale := t.run(ctx, &a)
 		if t.usable {
-			p.put(c)
+			p.Put(c)
 		} else {
-			c.close()
+			c.Close()
 		}
 		if !stale || try == connections {
 			return res
 		}
-	}
-}
-
-// borrow finds or makes the pool of a target, of which at most so many are in
-// flight; nil when the sender is closed.
-func (s *Sender) borrow(t target, most int) *pool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	p := s.pools[t]
-	if p == nil {
-		p = &pool{s: s, target: t}
-		s.pools[t] = p
-	}
-	p.most.Store(int64(most))
-	p.users++
-	return p
-}
-
-func (s *Sender) giveBack(p *pool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.users--
-	p.lastUse = time.Now()
-}
-
-// spawn runs f in a goroutine that Close waits for.
-func (s *Sender) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.wg.Go(f)
-	return true
-}
-
-// janitor drops connections that are dead or unused for too long, and pools
-// that nobody uses.
-func (s *Sender) janitor() {
-	tick := time.NewTicker(max(s.cfg.IdleTimeout/4, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.base.Done():
-			return
-		case now := <-tick.C:
-			s.sweep(now)
-		}
-	}
-}
-
-func (s *Sender) sweep(now time.Time) {
-	s.mu.Lock()
-	pools := make([]*pool, 0, len(s.pools))
-	for t, p := range s.pools {
-		pools = append(pools, p)
-		if p.users == 0 && now.Sub(p.lastUse) > forgetAfter {
-			delete(s.pools, t)
-			p.close()
-		}
-	}
-	s.mu.Unlock()
-	for _, p := range pools {
-		p.prune(now)
 	}
 }

@@ -160,7 +160,7 @@ func (t *transaction) ended(outcome job.Outcome, text string) deliver.Result {
 func (t *transaction) panicked() deliver.Result {
 	res := deliver.Result{}
 	if t.conn != nil {
-		t.conn.close()
+		t.conn.Close()
 	}
 	if t.leave != nil {
 		res = t.leave.Answered()

@@ -1,0 +1,95 @@
+package deliver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"tundish/internal/job"
+)
+
+// streamError is what net/http's own error of a stream of HTTP/2 can be read as
+// by errors.As: one with the same fields, of its own package or, as here, not.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string { return fmt.Sprintf("the stream ended with code %d", e.Code) }
+
+const (
+	// refusedStream says that nothing was done about a request (RFC 9113, section 8.7).
+	refusedStream = 7
+	// The words of errors that net/http does not export.
+	wordsFromPeer   = "received from peer"
+	wordsGoAway     = "http2: Transport received" // … GOAWAY, of a stream that it says was not taken up (section 6.8)
+	wordsNoPing     = "client connection lost"
+	wordsMalformed  = "connection error: "
+	wordsTooMuch    = "response header list larger"
+	wordsCannot     = "request header list larger"
+	notTakenUp      = "the other side did not take the request up: "
+	maxCodes        = 14
+	unknownCodeText = "an unknown code"
+)
+
+// codes are the names of errors of HTTP/2, by number (RFC 9113, section 7).
+var codes = [maxCodes]string{"NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED", "FRAME_SIZE_ERROR",
+	"REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED"}
+
+func codeText(code uint32) string {
+	if code < maxCodes {
+		return codes[code]
+	}
+	return unknownCodeText
+}
+
+// lostStream names what happened to a request of HTTP/2 that was, or may have
+// been, written. The words of an error are compared where there is nothing
+// else: one that is not known leaves the request in doubt.
+func lostStream(g *pass, err error) (job.Outcome, string) {
+	var stream streamError
+	text := err.Error()
+	switch {
+	case errors.As(err, &stream) && stream.Cause != nil && stream.Cause.Error() == wordsFromPeer:
+		return resetStream(g, stream.Code)
+	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY"):
+		return job.OutcomeUnfinished, notTakenUp + "GOAWAY"
+	case strings.Contains(text, wordsTooMuch):
+		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)
+	case stream.Cause != nil, strings.HasPrefix(text, wordsMalformed):
+		return job.OutcomeInvalidReply, "the answer is not HTTP/2"
+	case strings.Contains(text, wordsNoPing):
+		return job.OutcomeReset, "no answer: the other side fell silent"
+	}
+	outcome, text := lostBefore(err)
+	if g.answered.Load() {
+		outcome, text = job.OutcomeTruncated, "the answer broke off: "+lossText(err)
+	}
+	return outcome, text
+}
+
+// resetStream names a stream that the other side ended.
+func resetStream(g *pass, code uint32) (job.Outcome, string) {
+	switch {
+	case g.answered.Load():
+		return job.OutcomeTruncated, "the answer broke off: the other side reset the stream, " + codeText(code)
+	case code == refusedStream:
+		return job.OutcomeUnfinished, notTakenUp + codeText(code)
+	}
+	return job.OutcomeReset, "no answer: the other side reset the stream, " + codeText(code)
+}
+
+// unlessLeft takes back what open said when the headers of a request of HTTP/2
+// cannot have left: RoundTrip has waited for its writer, unless the attempt was
+// cut, and that gave none of them to the connection.
+func (p *pass) unlessLeft() {
+	if !p.left.Load() && p.ctx.Err() == nil {
+		p.nothingLeft()
+	}
+}
+
+// cannot says that no request with these headers can be sent to the other side.
+func (p *pass) cannot(err error) bool {
+	return !p.left.Load() && strings.Contains(err.Error(), wordsCannot)
+}
