@@ -89,7 +89,7 @@ func TestBadFields(t *testing.T) {
 		{"expires before deliver_at", `{"deliver_at":"2026-12-01T09:00:30Z","expires_at":"2026-12-01T09:00:30Z"}`, job.CodeInvalid, "/expires_at"},
 		{"timeout above the contract's", `{"timeout":"11s"}`, job.CodeInvalid, "/timeout"},
 		{"timeout of 0", `{"timeout":"0ms"}`, job.CodeInvalid, "/timeout"},
-		{"max_attempts above the contract's", `{"max_attempts":21}`, job.CodeInvalid, "/max_attempts"},
+		{"max_attempts above the contract's", `{"max_attempts":9}`, job.CodeInvalid, "/max_attempts"},
 		{"max_attempts of 0", `{"max_attempts":0}`, job.CodeInvalid, "/max_attempts"},
 		{"metadata", `{"metadata":{"a":1}}`, job.CodeInvalid, "/metadata/a"},
 		{"21 metadata", `{"metadata":{` + many(21, "k", `"v"`) + `}}`, job.CodeInvalid, "/metadata"},
@@ -125,7 +125,7 @@ func TestBoundsAreAllowed(t *testing.T) {
 	for _, doc := range []string{
 		`{"tenant":"` + strings.Repeat("t", 128) + `"}`,
 		`{"delay":"60s"}`, `{"delay":"0s"}`, `{"deliver_at":"2026-12-01T09:01:00Z"}`,
-		`{"timeout":"10s","max_attempts":20}`, `{"timeout":"100ms","max_attempts":1}`,
+		`{"timeout":"10s","max_attempts":8}`, `{"timeout":"100ms","max_attempts":1}`,
 		`{"headers":{` + many(64, "X-", `"1"`) + `}}`,
 		`{"metadata":{` + many(20, "k", `"v"`) + `}}`,
 		`{"expires_at":"2020-01-01T00:00:00Z","idempotency_key":"k"}`, `{"expires_at":"0001-01-01T00:00:00Z","idempotency_key":"l"}`,

@@ -179,7 +179,7 @@ func idempotency(o *object) Idempotency {
 func retry(o *object) Retry {
 	defer o.close()
 	return Retry{
-		MaxAttempts:   int(o.whole("max_attempts", 20, 1, 1000)),
+		MaxAttempts:   int(o.whole("max_attempts", 8, 1, 1000)),
 		MaxAge:        quantity(o, durations, "max_age", day, time.Second, 366*day),
 		MinBackoff:    quantity(o, durations, "min_backoff", time.Second, 10*time.Millisecond, day),
 		MaxBackoff:    quantity(o, durations, "max_backoff", 10*time.Minute, 10*time.Millisecond, 30*day),

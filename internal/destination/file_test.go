@@ -246,7 +246,7 @@ destinations:
 	if a.Limits[0].Rate != 9 || b.Limits[0].Rate != 9 || b.Target.URL != "http://a" {
 		t.Errorf("got %+v and %+v", a, b)
 	}
-	if a.Retry.MaxAttempts != 20 || a.Retry.MaxAge != time.Hour {
+	if a.Retry.MaxAttempts != 8 || a.Retry.MaxAge != time.Hour {
 		t.Errorf("what stands beside a merge key is merged deeply: %+v", a.Retry)
 	}
 }

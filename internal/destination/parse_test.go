@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 		Delivery:    AtLeastOnce,
 		Durability:  Memory,
 		Idempotency: Idempotency{Header: "Idempotency-Key", Prefix: PrefixProducer},
-		Retry: Retry{MaxAttempts: 20, MaxAge: 24 * time.Hour, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute,
+		Retry: Retry{MaxAttempts: 8, MaxAge: 24 * time.Hour, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute,
 			MaxRetryAfter: time.Hour, MaxThrottled: 20},
 		Adaptive:  Adaptive{Floor: 5},
 		Breaker:   Breaker{Failures: 10, OpenFor: 10 * time.Second, MaxOpenFor: 5 * time.Minute},

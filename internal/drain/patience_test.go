@@ -22,17 +22,21 @@ func patience(r destination.Retry, random func() float64) (total time.Duration) 
 // pages say of how long they are tried.
 func TestJobsAreTriedForAsLongAsThePagesSay(t *testing.T) {
 	t.Parallel()
-	hooks, err := os.ReadFile(filepath.Join("..", "..", "examples", "webhooks", "destinations.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	read := func(parts ...string) string {
+		text, err := os.ReadFile(filepath.Join(parts...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
 	plain := "destinations:\n- name: bank\n  target: {http: {url: \"https://bank.example\"}}\n  limits: [{rate: 50, per: 1s}]\n"
 	for name, tc := range map[string]struct {
 		file        string
 		least, mean time.Duration
 	}{
-		"defaults": {plain, 30 * time.Minute, 55 * time.Minute},
-		"webhooks": {string(hooks), 40 * time.Hour, 70 * time.Hour},
+		"defaults": {plain, 30 * time.Second, 2 * time.Minute},
+		"sample":   {read("..", "destination", "sample.yaml"), 30 * time.Minute, 55 * time.Minute},
+		"webhooks": {read("..", "..", "examples", "webhooks", "destinations.yaml"), 40 * time.Hour, 70 * time.Hour},
 	} {
 		f, err := destination.ParseFile([]byte(tc.file), name)
 		if err != nil || len(f.Destinations) == 0 {
