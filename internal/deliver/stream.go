@@ -53,7 +53,7 @@ func lostStream(g *pass, err error) (job.Outcome, string) {
 	switch {
 	case errors.As(err, &stream) && stream.Cause != nil && stream.Cause.Error() == wordsFromPeer:
 		return resetStream(g, stream.Code)
-	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY"):
+	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY") && !g.answered.Load(): // who has begun to answer took it up
 		return job.OutcomeUnfinished, notTakenUp + "GOAWAY"
 	case strings.Contains(text, wordsTooMuch):
 		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)

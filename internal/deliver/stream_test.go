@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,9 +26,11 @@ const (
 	frameHeaders  = 1
 	frameReset    = 3
 	frameSettings = 4
+	framePush     = 5
 	framePing     = 6
 	frameGoAway   = 7
 	frameWindow   = 8
+	frameMore     = 9   // CONTINUATION
 	frameStop     = 255 // ours: the server reads and says nothing any more
 
 	flagEnd        = 1 // of a stream
@@ -213,6 +216,17 @@ func TestLostStreams(t *testing.T) {
 		"no status":          {func(s uint32) []frame { return []frame{{frameHeaders, flagEnd | flagEndHeaders, s, nil}} }, job.OutcomeInvalidReply, "not HTTP/2"},
 		"answered and reset": {func(s uint32) []frame { return []frame{unended(s), reset(s, 0)} }, job.OutcomeDelivered, ""},
 		"taken up":           {func(s uint32) []frame { return []frame{goAway(s, 0), well(s)} }, job.OutcomeDelivered, ""},
+		"let go once begun":  {func(s uint32) []frame { return []frame{early(s), goAway(s-2, 0)} }, job.OutcomeTruncated, "broke off"},
+		"done and refused":   {func(s uint32) []frame { return []frame{well(s), reset(s, refused)} }, job.OutcomeDelivered, ""},
+		"done and let go":    {func(s uint32) []frame { return []frame{well(s), goAway(s-2, 0)} }, job.OutcomeDelivered, ""},
+		"reset and answered": {func(s uint32) []frame { return []frame{reset(s, 0), well(s)} }, job.OutcomeReset, "NO_ERROR"},
+		"pushed":             {func(s uint32) []frame { return []frame{{framePush, flagEndHeaders, s, numbers(2)}} }, job.OutcomeInvalidReply, "not HTTP/2"},
+		"headers in pieces":  {func(s uint32) []frame { return []frame{{frameHeaders, flagEnd, s, nil}, {frameMore, flagEndHeaders, s, well(s).payload}} }, job.OutcomeDelivered, ""},
+		"broken in pieces":   {func(s uint32) []frame { return []frame{{frameHeaders, flagEnd, s, well(s).payload}, reset(s, refused)} }, job.OutcomeInvalidReply, "not HTTP/2"},
+		"trailers":           {func(s uint32) []frame { return []frame{unended(s), {frameHeaders, flagEnd | flagEndHeaders, s, field("x", "y")}} }, job.OutcomeDelivered, ""},
+		"two answers":        {func(s uint32) []frame { return []frame{unended(s), well(s)} }, job.OutcomeDelivered, ""},
+		"pings":              {func(s uint32) []frame { return append(slices.Repeat([]frame{{framePing, 0, 0, make([]byte, 8)}}, 5000), well(s)) }, job.OutcomeDelivered, ""},
+		"answers before":     {func(s uint32) []frame { return append(slices.Repeat([]frame{early(s)}, 5000), well(s)) }, job.OutcomeInvalidReply, "not HTTP/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,6 +254,15 @@ func TestLostStreams(t *testing.T) {
 // early is an answer before the answer, 103.
 func early(stream uint32) frame {
 	return frame{frameHeaders, flagEndHeaders, stream, append([]byte{0x08, 3}, "103"...)}
+}
+
+// field is a header that HPACK does not compress.
+func field(name, value string) []byte {
+	return slices.Concat([]byte{0, byte(len(name))}, []byte(name), []byte{byte(len(value))}, []byte(value))
+}
+
+func settings(id uint16, value uint32) frame {
+	return frame{frameSettings, 0, 0, append(binary.BigEndian.AppendUint16(nil, id), numbers(value)...)}
 }
 
 func unended(stream uint32) frame { f := well(stream); f.flags = flagEndHeaders; return f }
