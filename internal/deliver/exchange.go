@@ -41,6 +41,9 @@ func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (re
 		return notSent(err), false
 	}
 
+	if c.shared != nil {
+		defer g.watch().Stop()
+	}
 	resp, err := c.http.RoundTrip(out.request(traced(c, g), c.shared != nil))
 	if _, wrote := g.written(); err != nil || !wrote {
 		res, stale = failed(c, g, err)
@@ -99,15 +102,22 @@ func (c *shared) begin(g *pass) error {
 
 // traced is the context of a request that tells the pass how far it came.
 func traced(c *conn, g *pass) context.Context {
-	return httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
-		WroteHeaders: func() { g.left.Store(true) },
-		GotFirstResponseByte: func() {
-			g.answered.Store(true)
-			if g.unasked() {
+	trace := &httptrace.ClientTrace{GotFirstResponseByte: func() {
+		g.answered.Store(true)
+		if g.unasked() {
+			_ = c.gate.Close()
+		}
+	}}
+	if c.shared != nil {
+		// It is called with the right to write, right before the first write. That is
+		// the last moment at which a request that was taken back can be stopped.
+		trace.WroteHeaderField = func(string, []string) {
+			if !g.left.Load() && !g.leave() {
 				_ = c.gate.Close()
 			}
-		},
-	})
+		}
+	}
+	return httptrace.WithClientTrace(g.ctx, trace)
 }
 
 // answered makes the result of an answer whose headers are complete.

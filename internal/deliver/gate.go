@@ -90,7 +90,9 @@ func (c *gateConn) Write(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Write(b)
 	if first && n == 0 && err != nil {
+		p.mu.Lock()
 		p.nothingLeft()
+		p.mu.Unlock()
 	}
 	return n, err
 }
@@ -123,7 +125,7 @@ type pass struct {
 	cancel  context.CancelCauseFunc // ends the attempt
 
 	answered atomic.Bool // a first byte of the answer came
-	left     atomic.Bool // HTTP/2: the headers were given to the connection
+	left     atomic.Bool // HTTP/2: the headers are or were given to the connection; set with mu
 
 	mu      sync.Mutex
 	state   passState
@@ -202,10 +204,8 @@ func (p *pass) open() bool {
 	return true
 }
 
-// nothingLeft takes back what open said: the kernel took no byte.
+// nothingLeft takes back what open said: no byte left. With p.mu.
 func (p *pass) nothingLeft() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.wrote, p.started = false, time.Time{}
 	p.err = errStale
 }

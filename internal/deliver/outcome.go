@@ -103,11 +103,8 @@ func tlsText(err error) string {
 
 // failed is the outcome of an exchange without a usable answer.
 func failed(c *conn, g *pass, err error) (res Result, stale bool) {
-	if c.shared != nil {
-		g.unlessLeft()
-		if g.cannot(err) {
-			return Result{Outcome: job.OutcomeBadRequest, Error: "the other side takes no headers of this size"}, false
-		}
+	if c.shared != nil && g.takeBack() && strings.Contains(err.Error(), wordsCannot) {
+		return Result{Outcome: job.OutcomeBadRequest, Error: "the other side takes no headers of this size"}, false
 	}
 	started, wrote := g.written()
 	if !wrote {
@@ -219,6 +216,8 @@ func notSent(why error) Result {
 		text = ErrStopped.Error()
 	case errors.Is(why, errStale):
 		text = errStale.Error()
+	case errors.Is(why, errStalled):
+		text = errStalled.Error()
 	case why != nil && !errors.Is(why, errRefused):
 		text = "given up before the first byte"
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"tundish/internal/job"
 )
@@ -53,7 +54,7 @@ func lostStream(g *pass, err error) (job.Outcome, string) {
 	switch {
 	case errors.As(err, &stream) && stream.Cause != nil && stream.Cause.Error() == wordsFromPeer:
 		return resetStream(g, stream.Code)
-	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY") && !g.answered.Load(): // who has begun to answer took it up
+	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY") && !g.answered.Load():
 		return job.OutcomeUnfinished, notTakenUp + "GOAWAY"
 	case strings.Contains(text, wordsTooMuch):
 		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)
@@ -80,16 +81,37 @@ func resetStream(g *pass, code uint32) (job.Outcome, string) {
 	return job.OutcomeReset, "no answer: the other side reset the stream, " + codeText(code)
 }
 
-// unlessLeft takes back what open said when the headers of a request of HTTP/2
-// cannot have left: RoundTrip has waited for its writer, unless the attempt was
-// cut, and that gave none of them to the connection.
-func (p *pass) unlessLeft() {
-	if !p.left.Load() && p.ctx.Err() == nil {
-		p.nothingLeft()
-	}
+// leaveWithin is how long a request may wait in a connection of HTTP/2 behind
+// others, or for a stream that the other side took back meanwhile.
+const leaveWithin = 50 * time.Millisecond
+
+// watch takes the request back that has not left by then: later it would leave
+// outside of its slot, and together with others that waited.
+func (p *pass) watch() *time.Timer {
+	return time.AfterFunc(leaveWithin, func() {
+		if p.takeBack() {
+			p.cancel(errStalled)
+		}
+	})
 }
 
-// cannot says that no request with these headers can be sent to the other side.
-func (p *pass) cannot(err error) bool {
-	return !p.left.Load() && strings.Contains(err.Error(), wordsCannot)
+// leave says that the headers are given to the connection now, unless the request
+// was taken back.
+func (p *pass) leave() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left.Store(p.wrote)
+	return p.wrote
+}
+
+// takeBack takes back what open said, unless the headers were given to the
+// connection, and says whether it did: they will not be given to it any more.
+func (p *pass) takeBack() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left.Load() {
+		return false
+	}
+	p.nothingLeft()
+	return true
 }

@@ -1,0 +1,105 @@
+package deliver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tundish/internal/job"
+)
+
+// frozen is a server that reads nothing on its first connection between its
+// second request and the end of resume.
+func frozen(t *testing.T) (srv *frameServer, s *Sender, attempt func() Attempt, resume func()) {
+	t.Helper()
+	thawed, cancel := context.WithCancel(background)
+	srv, set, files := serveFrames(t, func(conn, n int, stream uint32) []frame {
+		if conn == 0 && n == 1 {
+			<-thawed.Done()
+		}
+		return []frame{well(stream)}
+	}, settings(4, 1<<30).bytes(), frame{frameWindow, 0, 0, numbers(1 << 30)}.bytes())
+	t.Cleanup(cancel)
+	return srv, newSender(t, with(files)), func() Attempt { return srv.attempt(set) }, cancel
+}
+
+// A request that waits in the connection behind others is taken back: it leaves
+// neither late nor together with others that waited, and it is in no doubt.
+func TestRequestBehindAWriteThatWaits(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Attempt) (context.Context, context.CancelFunc){
+		"by itself": func(*Attempt) (context.Context, context.CancelFunc) { return context.WithCancel(background) },
+		"by a stop": func(*Attempt) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(background)
+			return ctx, func() { cancel(ErrStopped) }
+		},
+		"by its time": func(a *Attempt) (context.Context, context.CancelFunc) {
+			a.Timeout = 5 * time.Millisecond
+			return context.WithCancel(background)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv, s, attempt, resume := frozen(t)
+			wantOutcome(t, s.Send(background, attempt()), job.OutcomeDelivered, true)
+			seat := s.pools.Unused()[0]
+			others := make(chan Result, 2)
+			late := attempt()
+			ctx, cancel := change(&late)
+			defer cancel()
+			late.Gate = func() error {
+				go func() { others <- s.Send(background, attempt()) }()
+				waitFor(t, "the server to freeze", func() bool { _, n := srv.counts(); return n == 2 })
+				go func() {
+					large := attempt()
+					large.Timeout, large.Job.Request.Body = time.Minute, make([]byte, 32<<20)
+					others <- s.Send(background, large)
+				}()
+				waitFor(t, "a write to wait", seat.gate.stalled)
+				if name == "by a stop" {
+					time.AfterFunc(5*time.Millisecond, cancel)
+				}
+				return nil
+			}
+			begin := time.Now()
+			wantOutcome(t, s.Send(ctx, late), job.OutcomeNotSent, false)
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("it waited for %v", took)
+			}
+			resume()
+			for range 2 {
+				wantOutcome(t, <-others, job.OutcomeDelivered, true)
+			}
+			if conns, n := srv.counts(); conns != 1 || n != 3 {
+				t.Errorf("%d connections, %d requests, want 1 and 3", conns, n)
+			}
+		})
+	}
+}
+
+// The other side takes streams back when the gate has opened already: the
+// request does not wait in the connection until it gives one again.
+func TestStreamsAreTakenBackBehindTheGate(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	s := newSender(t, with(files))
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	a := srv.attempt(set)
+	a.Gate = func() error {
+		// When the ping is answered the frame before it was read.
+		if _, err := srv.first().Write(append(settings(3, 0).bytes(), frame{framePing, 0, 0, make([]byte, 8)}.bytes()...)); err != nil {
+			t.Error(err)
+		}
+		waitFor(t, "the settings to be read", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return srv.acks == 1 })
+		return nil
+	}
+	begin := time.Now()
+	wantOutcome(t, s.Send(background, a), job.OutcomeNotSent, false)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it waited for %v", took)
+	}
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	if conns, n := srv.counts(); conns != 2 || n != 2 {
+		t.Errorf("%d connections, %d requests, want 2 and 2", conns, n)
+	}
+}
