@@ -41,9 +41,6 @@ func exchange(ctx context.Context, p *pool, c *conn, out *outgoing, g *pass) (re
 		return notSent(err), false
 	}
 
-	if c.shared != nil {
-		defer g.watch().Stop()
-	}
 	resp, err := c.http.RoundTrip(out.request(traced(c, g), c.shared != nil))
 	if _, wrote := g.written(); err != nil || !wrote {
 		res, stale = failed(c, g, err)
@@ -93,11 +90,12 @@ func (c *shared) begin(g *pass) error {
 		c.http.Release()
 		return errStalled
 	}
-	_, err := g.enter(c.gate)
-	if err != nil {
+	if _, err := g.enter(c.gate); err != nil {
 		c.http.Release()
+		return err
 	}
-	return err
+	c.watch(g)
+	return nil
 }
 
 // traced is the context of a request that tells the pass how far it came.
@@ -109,7 +107,7 @@ func traced(c *conn, g *pass) context.Context {
 		}
 	}}
 	if c.shared != nil {
-		// It is called with the right to write, right before the first write. That is
+		// It is called by who has the right to write, right before the first write. That is
 		// the last moment at which a request that was taken back can be stopped.
 		trace.WroteHeaderField = func(string, []string) {
 			if !g.left.Load() && !g.leave() {

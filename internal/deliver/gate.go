@@ -134,6 +134,7 @@ type pass struct {
 	wrote   bool
 	started time.Time
 	timer   *time.Timer
+	watcher *time.Timer // HTTP/2: see watch
 }
 
 // enter waits for the slot and asks the gate. first is true for the call whose
@@ -224,12 +225,16 @@ func (p *pass) refusal() (err error, asked bool) {
 	return p.err, p.asked
 }
 
-// end stops the clock of the attempt.
+// end stops the clocks of the attempt.
 func (p *pass) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer != nil {
 		p.timer.Stop()
+	}
+	if p.watcher != nil {
+		p.watcher.Stop()
+		p.watcher = nil
 	}
 }
 

@@ -81,18 +81,26 @@ func resetStream(g *pass, code uint32) (job.Outcome, string) {
 	return job.OutcomeReset, "no answer: the other side reset the stream, " + codeText(code)
 }
 
-// leaveWithin is how long a request may wait in a connection of HTTP/2 behind
-// others, or for a stream that the other side took back meanwhile.
-const leaveWithin = 50 * time.Millisecond
+// watch looks after a request whose gate has opened until its headers leave.
+func (c *shared) watch(p *pass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watcher = time.AfterFunc(stallAfter, func() { c.look(p) })
+}
 
-// watch takes the request back that has not left by then: later it would leave
-// outside of its slot, and together with others that waited.
-func (p *pass) watch() *time.Timer {
-	return time.AfterFunc(leaveWithin, func() {
-		if p.takeBack() {
-			p.cancel(errStalled)
-		}
-	})
+// look takes the request back when it waits behind a Write that waits, or for a
+// stream that the other side has taken back meanwhile: later it would leave outside
+// of its slot, and together with others that waited. That it is slow for want of a
+// processor is no reason.
+func (c *shared) look(p *pass) {
+	if (c.gate.stalled() || c.ended()) && p.takeBack() {
+		p.cancel(errStalled)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watcher != nil && p.wrote && !p.left.Load() {
+		p.watcher.Reset(stallAfter)
+	}
 }
 
 // leave says that the headers are given to the connection now, unless the request
