@@ -2,6 +2,8 @@ package deliver
 
 import (
 	"context"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,5 +103,49 @@ func TestStreamsAreTakenBackBehindTheGate(t *testing.T) {
 	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
 	if conns, n := srv.counts(); conns != 2 || n != 2 {
 		t.Errorf("%d connections, %d requests, want 2 and 2", conns, n)
+	}
+}
+
+// Streams that come and go while one looks are no sign of an end.
+func TestBusyStreamsAreNoEnd(t *testing.T) {
+	t.Parallel()
+	const streams, requests = 3, 1500
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} }, settings(3, streams).bytes())
+	s := newSender(t, with(files))
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	seat := s.pools.Unused()[0]
+	over := make(chan struct{})
+	var looking, sending sync.WaitGroup
+	var looks, ends, wrong int
+	looking.Go(func() {
+		for ; ; looks++ {
+			select {
+			case <-over:
+				return
+			default:
+				runtime.Gosched()
+			}
+			if seat.Ended() {
+				ends++
+			}
+			seat.shared.of.mu.Lock()
+			if seat.shared.room(); seat.shared.limit != streams {
+				wrong++
+			}
+			seat.shared.of.mu.Unlock()
+		}
+	})
+	for range streams {
+		sending.Go(func() {
+			for range requests / streams {
+				s.Send(background, srv.attempt(set))
+			}
+		})
+	}
+	sending.Wait()
+	close(over)
+	looking.Wait()
+	if _, n := srv.counts(); n < requests/2 || seat.http.Err() == nil && (ends > 0 || wrong > 0) {
+		t.Errorf("%d requests; of %d looks %d saw an end, and %d a wrong limit", n, looks, ends, wrong)
 	}
 }

@@ -191,11 +191,23 @@ func (c *shared) room() bool {
 	if c.retired.Load() || c.gate.ended.Load() || c.gate.stalled() {
 		return false
 	}
-	free := c.http.Available()
-	if free > 0 {
-		c.limit = free + c.http.InFlight()
+	free, used, sure := c.streams()
+	if sure && free > 0 {
+		c.limit = free + used
 	}
 	return free > 0 && c.seats < c.limit
+}
+
+// streams says how many are free and in use. The two are read one after the other:
+// it is sure of them when nothing has changed meanwhile, as far as it can see.
+func (c *shared) streams() (free, used int, sure bool) {
+	free, used = c.http.Available(), c.http.InFlight()
+	for range 3 {
+		if c.http.Available() != free || c.http.InFlight() != used {
+			return free, used, false
+		}
+	}
+	return free, used, true
 }
 
 // sit takes a seat, with of.mu.
@@ -223,12 +235,13 @@ func (c *shared) ended() bool {
 	if c.retired.Load() || c.gate.ended.Load() || c.http.Err() != nil {
 		return true
 	}
-	if c.http.Available() > 0 {
+	free, used, sure := c.streams()
+	if free > 0 || !sure {
 		return false
 	}
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	return c.http.InFlight() < c.limit
+	return used < c.limit
 }
 
 // reserve takes a stream for who has a seat. There may be none for the moment
