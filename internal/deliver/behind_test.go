@@ -109,7 +109,7 @@ func TestStreamsAreTakenBackBehindTheGate(t *testing.T) {
 // Streams that come and go while one looks are no sign of an end.
 func TestBusyStreamsAreNoEnd(t *testing.T) {
 	t.Parallel()
-	const streams, requests = 3, 1500
+	const streams, requests = 3, 600
 	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} }, settings(3, streams).bytes())
 	s := newSender(t, with(files))
 	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)

@@ -105,6 +105,9 @@ func traced(c *conn, g *pass) context.Context {
 		if g.unasked() {
 			_ = c.gate.Close()
 		}
+		if c.shared != nil {
+			c.gate.reused.Store(true) // for all that are on it
+		}
 	}}
 	if c.shared != nil {
 		// It is called by who has the right to write, right before the first write. That is

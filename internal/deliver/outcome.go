@@ -103,8 +103,10 @@ func tlsText(err error) string {
 
 // failed is the outcome of an exchange without a usable answer.
 func failed(c *conn, g *pass, err error) (res Result, stale bool) {
-	if c.shared != nil && g.takeBack() && strings.Contains(err.Error(), wordsCannot) {
-		return Result{Outcome: job.OutcomeBadRequest, Error: "the other side takes no headers of this size"}, false
+	if c.shared != nil && err != nil && g.takeBack() {
+		if text := cannotLeave(err); text != "" {
+			return Result{Outcome: job.OutcomeBadRequest, Error: text}, false
+		}
 	}
 	started, wrote := g.written()
 	if !wrote {
@@ -133,7 +135,7 @@ func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
 	if outcome, text, cut := cutOutcome(g); cut {
 		return outcome, text
 	}
-	if text := remoteAlert(err); !c.gate.reused.Load() && strings.Contains(text, "certificate") {
+	if text := remoteAlert(err); !c.gate.reused.Load() && !g.answered.Load() && strings.Contains(text, "certificate") {
 		// Ours was refused: with TLS 1.3 that comes behind the request, which is not read.
 		return job.OutcomeTLS, text
 	}

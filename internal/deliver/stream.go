@@ -29,6 +29,7 @@ const (
 	wordsMalformed  = "connection error: "
 	wordsTooMuch    = "response header list larger"
 	wordsCannot     = "request header list larger"
+	wordsInvalid    = "http2: invalid " // header or path
 	notTakenUp      = "the other side did not take the request up: "
 	maxCodes        = 14
 	unknownCodeText = "an unknown code"
@@ -122,4 +123,16 @@ func (p *pass) takeBack() bool {
 	}
 	p.nothingLeft()
 	return true
+}
+
+// cannotLeave says why a request that net/http has not written can never be; empty
+// when it may.
+func cannotLeave(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, wordsCannot):
+		return "the other side takes no headers of this size"
+	case strings.HasPrefix(text, wordsInvalid):
+		return "a header or the path is not allowed in HTTP/2"
+	}
+	return ""
 }

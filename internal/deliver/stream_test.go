@@ -478,3 +478,73 @@ func TestHeadersTheOtherSideDoesNotTake(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// Nor one with a header that net/http does not write: it would come back for ever.
+func TestHeadersThatAreNotWritten(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	s := newSender(t, with(files))
+	a := srv.attempt(set)
+	a.Contract.Target.Headers = []destination.Header{{Name: "Host", Value: "s3cret of a bank"}}
+	r := s.Send(background, a)
+	wantOutcome(t, r, job.OutcomeBadRequest, false)
+	if strings.Contains(r.Error, "s3cret") {
+		t.Error(r.Error)
+	}
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+}
+
+// That our certificate is refused is no doubt as long as nothing was answered on
+// the connection. Behind an answer it is another end.
+func TestAlertBehindAnAnswer(t *testing.T) {
+	t.Parallel()
+	alert := &net.OpError{Op: "remote error", Err: tls.AlertError(42)}
+	for name, c := range map[string]struct {
+		shared, reused, answered bool
+		want                     job.Outcome
+	}{
+		"HTTP/1.1":          {false, false, false, job.OutcomeTLS},
+		"HTTP/1.1 answered": {false, false, true, job.OutcomeTruncated},
+		"HTTP/1.1 reused":   {false, true, false, job.OutcomeReset},
+		"HTTP/2":            {true, false, false, job.OutcomeTLS},
+		"HTTP/2 answered":   {true, false, true, job.OutcomeTruncated},
+		"HTTP/2 another":    {true, true, false, job.OutcomeReset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := &conn{gate: &gateConn{}}
+			if c.shared {
+				conn.shared = &shared{}
+			}
+			conn.gate.reused.Store(c.reused)
+			p := &pass{ctx: background}
+			p.answered.Store(c.answered)
+			if got, text := lostOutcome(conn, p, alert); got != c.want {
+				t.Errorf("%s, want %s: %s", got, c.want, text)
+			}
+		})
+	}
+}
+
+// The first answer on a shared connection says for all on it that it was well:
+// its end is then a matter of chance, no failure of the destination.
+func TestAnAnswerCountsForAll(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame {
+		return []frame{unended(stream), {framePing, 0, 0, make([]byte, 8)}}
+	})
+	s := newSender(t, with(files))
+	first := make(chan Result, 1)
+	go func() { first <- s.Send(background, srv.attempt(set)) }()
+	waitFor(t, "the answer to be read", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return srv.acks == 1 })
+	a := srv.attempt(set)
+	a.Gate = func() error {
+		_ = srv.first().Close()
+		wantOutcome(t, <-first, job.OutcomeDelivered, true)
+		return nil
+	}
+	wantOutcome(t, s.Send(background, a), job.OutcomeNotSent, false)
+	if conns, requests := srv.counts(); conns != 1 || requests != 1 {
+		t.Errorf("%d connections, %d requests", conns, requests)
+	}
+}
