@@ -1,12 +1,18 @@
 package deliver
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"io"
+	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"tundish/internal/destination"
 	"tundish/internal/job"
 )
 
@@ -148,4 +154,47 @@ func TestBusyStreamsAreNoEnd(t *testing.T) {
 	if _, n := srv.counts(); n < requests/2 || seat.http.Err() == nil && (ends > 0 || wrong > 0) {
 		t.Errorf("%d requests; of %d looks %d saw an end, and %d a wrong limit", n, looks, ends, wrong)
 	}
+}
+
+// Connections that nobody waits for any more are not made in any number, also
+// where the other side agreed on HTTP/1.1 the last time.
+func TestOrphanedConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	const attempts, most = 40, 8 // most: what package kept lets go on
+	cert, key := certificate(t, "bank.example")
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open, made atomic.Int64
+	srv := serveRaw(t, func(s *rawServer, n int, c net.Conn) {
+		open.Add(1)
+		made.Add(1)
+		defer open.Add(-1)
+		if n > 0 {
+			_, _ = io.Copy(io.Discard, c) // no handshake
+			return
+		}
+		secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}})
+		if _, _, err := s.readRequest(bufio.NewReader(secure)); err == nil {
+			_, _ = io.WriteString(secure, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	s := newSender(t, with(held{"/ca": cert}))
+	attempt := func() Attempt {
+		a := over2("https://" + srv.Addr().String())
+		a.Contract.Target.TLS = destination.TLS{CAFile: "/ca", ServerName: "bank.example"}
+		return a
+	}
+	wantOutcome(t, s.Send(background, attempt()), job.OutcomeDelivered, true)
+	waitFor(t, "the first connection to end", func() bool { return open.Load() == 0 })
+	ctx, cancel := context.WithCancel(background)
+	var wg sync.WaitGroup
+	for range attempts {
+		wg.Go(func() { wantOutcome(t, s.Send(ctx, attempt()), job.OutcomeNotSent, false) })
+	}
+	waitFor(t, "all connections to be begun", func() bool { return made.Load() == attempts+1 })
+	cancel()
+	wg.Wait()
+	waitFor(t, "the others to be given up", func() bool { return open.Load() == most })
 }
