@@ -72,6 +72,7 @@ type frameServer struct {
 	wg   sync.WaitGroup
 	over chan struct{} // closed when the test ends
 	late atomic.Int64  // how much later it says its settings, ns
+	data func([]byte)  // gets each DATA frame. Set before the first connection
 
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -153,6 +154,9 @@ func (s *frameServer) serve(c net.Conn, number int, answer func(conn, n int, str
 			s.mu.Lock()
 			s.bytes += len(f.payload)
 			s.mu.Unlock()
+			if s.data != nil {
+				s.data(f.payload)
+			}
 		}
 		if f.kind > frameHeaders || f.flags&flagEnd == 0 {
 			continue
