@@ -85,6 +85,58 @@ func TestRequestBehindAWriteThatWaits(t *testing.T) {
 	}
 }
 
+// A connection on which others write without a pause holds a request up as well,
+// a processor that others use does not.
+func TestWhatHoldsARequestUp(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	s := newSender(t, with(files))
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+	c := s.pools.Unused()[0].shared
+	const little, long = time.Millisecond, 3 * stallAfter
+	for _, w := range []struct {
+		waits, writes time.Duration
+		left, back    bool
+	}{
+		{waits: little, writes: little},
+		{waits: long},
+		{waits: long, writes: little, back: true},
+		{waits: little, writes: long, back: true},
+		{waits: long, writes: long, left: true},
+	} {
+		p := &pass{wrote: true, started: time.Now().Add(-w.waits)}
+		p.ctx, p.cancel = context.WithCancelCause(background)
+		p.left.Store(w.left)
+		if w.writes > 0 {
+			c.gate.writes.Store(int64(time.Since(processStart) - w.writes))
+		}
+		c.look(p)
+		c.gate.writes.Store(0)
+		if _, wrote := p.written(); wrote == w.back || (p.ctx.Err() != nil) != w.back || p.leave() == w.back {
+			t.Errorf("%+v: written %v, %v", w, wrote, context.Cause(p.ctx))
+		}
+		p.cancel(nil)
+	}
+}
+
+// A body that the other side takes no byte of leaves its request in doubt, and
+// nothing else: others go over a new connection.
+func TestBodyWithoutAWindow(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} }, settings(4, 0).bytes())
+	s := newSender(t, with(files))
+	get := srv.attempt(set)
+	get.Job.Request.Method, get.Job.Request.Body = "GET", nil
+	wantOutcome(t, s.Send(background, get), job.OutcomeDelivered, true)
+	a := srv.attempt(set)
+	a.Timeout = 100 * time.Millisecond
+	wantOutcome(t, s.Send(background, a), job.OutcomeTimeout, true)
+	wantOutcome(t, s.Send(background, get), job.OutcomeDelivered, true)
+	if conns, requests := srv.counts(); conns != 2 || requests != 2 || srv.bytes != 0 {
+		t.Errorf("%d connections, %d requests with %d bytes", conns, requests, srv.bytes)
+	}
+}
+
 // The other side takes streams back when the gate has opened already: the
 // request does not wait in the connection until it gives one again.
 func TestStreamsAreTakenBackBehindTheGate(t *testing.T) {

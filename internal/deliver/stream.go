@@ -89,12 +89,12 @@ func (c *shared) watch(p *pass) {
 	p.watcher = time.AfterFunc(stallAfter, func() { c.look(p) })
 }
 
-// look takes the request back when it waits behind a Write that waits, or for a
+// look takes the request back when it waits behind what others write, or for a
 // stream that the other side has taken back meanwhile: later it would leave outside
 // of its slot, and together with others that waited. That it is slow for want of a
 // processor is no reason.
 func (c *shared) look(p *pass) {
-	if (c.gate.stalled() || c.ended()) && p.takeBack() {
+	if (c.gate.stalled() || c.ended() || p.waits(2*stallAfter) && c.gate.writes.Load() != 0) && p.takeBack() {
 		p.cancel(errStalled)
 	}
 	p.mu.Lock()
@@ -102,6 +102,13 @@ func (c *shared) look(p *pass) {
 	if p.watcher != nil && p.wrote && !p.left.Load() {
 		p.watcher.Reset(stallAfter)
 	}
+}
+
+// waits says whether a request has not left for so long.
+func (p *pass) waits(long time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wrote && !p.left.Load() && time.Since(p.started) > long
 }
 
 // leave says that the headers are given to the connection now, unless the request
