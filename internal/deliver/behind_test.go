@@ -250,3 +250,29 @@ func TestOrphanedConnectionsAreBounded(t *testing.T) {
 	wg.Wait()
 	waitFor(t, "the others to be given up", func() bool { return open.Load() == most })
 }
+
+// A Sender that is closed while connections are made and used waits for those that
+// are made, and leaves none.
+func TestCloseWhileConnectionsAreMade(t *testing.T) {
+	t.Parallel()
+	srv := serveBoth(t, 2, nil)
+	for range 10 {
+		s := newSender(t, trust(srv.Server))
+		var wg sync.WaitGroup
+		begun := srv.made.Load()
+		for range 12 {
+			wg.Go(func() {
+				if r := s.Send(background, over2(srv.URL)); r.Outcome != job.OutcomeDelivered && r.Outcome != job.OutcomeNotSent {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+		waitFor(t, "connections to be begun", func() bool { return srv.made.Load() >= begun+2 })
+		s.Close()
+		wg.Wait()
+		if n := len(s.pools.Unused()); n > 0 {
+			t.Errorf("%d connections are kept", n)
+		}
+	}
+	waitFor(t, "all connections to end", func() bool { return srv.open.Load() == 0 })
+}
