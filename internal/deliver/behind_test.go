@@ -53,6 +53,7 @@ func TestRequestBehindAWriteThatWaits(t *testing.T) {
 			seat := s.pools.Unused()[0]
 			others := make(chan Result, 2)
 			late := attempt()
+			late.Writing = func() { t.Error("it says that it writes") }
 			ctx, cancel := change(&late)
 			defer cancel()
 			late.Gate = func() error {

@@ -80,6 +80,7 @@ func begin(c *conn, g *pass) error {
 
 // begin takes a stream before it asks the gate: behind that nothing may wait.
 func (c *shared) begin(g *pass) error {
+	g.framed = true
 	if err := g.wait(c.gate); err != nil {
 		return err
 	}

@@ -121,6 +121,7 @@ type pass struct {
 	gate    func() error
 	writing func()
 	timeout time.Duration
+	framed  bool                    // HTTP/2: the write comes when the request leaves
 	ctx     context.Context         // of the attempt
 	cancel  context.CancelCauseFunc // ends the attempt
 
@@ -196,13 +197,20 @@ func (p *pass) open() bool {
 	if p.state != passWaiting {
 		return false
 	}
-	if p.writing != nil {
-		p.writing()
+	if !p.framed {
+		p.writes()
 	}
 	p.state, p.asked, p.wrote = passOpen, true, true
 	p.timer = time.AfterFunc(p.timeout, func() { p.cancel(errNoAnswer) })
 	p.started = time.Now()
 	return true
+}
+
+// writes tells that the first byte leaves now, with p.mu.
+func (p *pass) writes() {
+	if p.writing != nil {
+		p.writing()
+	}
 }
 
 // nothingLeft takes back what open said: no byte left. With p.mu.

@@ -116,7 +116,10 @@ func (p *pass) waits(long time.Duration) bool {
 func (p *pass) leave() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left.Store(p.wrote)
+	if p.wrote && !p.left.Swap(true) {
+		p.writes()
+		p.started = time.Now()
+	}
 	return p.wrote
 }
 
