@@ -105,8 +105,8 @@ func TestWhatHoldsARequestUp(t *testing.T) {
 		{waits: little, writes: long, back: true},
 		{waits: long, writes: long, left: true},
 	} {
-		p := &pass{wrote: true, started: time.Now().Add(-w.waits)}
-		p.ctx, p.cancel = context.WithCancelCause(background)
+		ctx, cancel := context.WithCancelCause(background)
+		p := &pass{wrote: true, started: time.Now().Add(-w.waits), ctx: ctx, cancel: cancel}
 		p.left.Store(w.left)
 		if w.writes > 0 {
 			c.gate.writes.Store(int64(time.Since(processStart) - w.writes))
