@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -83,6 +84,28 @@ func TestRequestBehindAWriteThatWaits(t *testing.T) {
 				t.Errorf("%d connections, %d requests, want 1 and 3", conns, n)
 			}
 		})
+	}
+}
+
+// net/http tells of the headers before it writes them: what was not told of has
+// not left. Should that change, a request that is taken back might have arrived.
+func TestHeadersAreToldOfBeforeTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 100} {
+		srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+		var heads atomic.Int64
+		srv.head = func() { heads.Add(1) }
+		s := newSender(t, with(files))
+		wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+		gate := s.pools.Unused()[0].gate
+		a := srv.attempt(set)
+		a.Job.Request.Body = make([]byte, size)
+		a.Writing = func() { _ = gate.Close() }
+		wantOutcome(t, s.Send(background, a), job.OutcomeReset, true)
+		waitFor(t, "the server to read all", func() bool { _, err := srv.first().Write(nil); return errors.Is(err, net.ErrClosed) })
+		if n := heads.Load(); n != 1 {
+			t.Errorf("the headers of %d requests came, want 1", n)
+		}
 	}
 }
 

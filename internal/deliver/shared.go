@@ -258,6 +258,9 @@ func (c *shared) ended() bool {
 	if c.retired.Load() || c.gate.ended.Load() || c.http.Err() != nil {
 		return true
 	}
+	if c.http.Available() > 0 { // as mostly
+		return false
+	}
 	free, used, sure := c.streams()
 	if free > 0 || !sure {
 		return false

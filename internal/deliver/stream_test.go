@@ -73,6 +73,7 @@ type frameServer struct {
 	over chan struct{} // closed when the test ends
 	late atomic.Int64  // how much later it says its settings, ns
 	data func([]byte)  // gets each DATA frame. Set before the first connection
+	head func()        // is told of each HEADERS frame, as data
 
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -150,6 +151,8 @@ func (s *frameServer) serve(c net.Conn, number int, answer func(conn, n int, str
 			s.mu.Lock()
 			s.acks++
 			s.mu.Unlock()
+		case f.kind == frameHeaders && s.head != nil:
+			s.head()
 		case f.kind == frameData:
 			s.mu.Lock()
 			s.bytes += len(f.payload)
