@@ -24,7 +24,9 @@
 //
 // By opt-in attempts hold seats in shared connections, as many as the other side
 // takes streams. The gate stands before RoundTrip there, with the stream
-// reserved: a Write may be another request's. TLS is ours, so that we see when
+// reserved: a Write may be another request's. What then waits too long for its turn
+// to be written is taken back: of what leaves nothing is late, of what did not leave
+// nothing is in doubt. TLS is ours, so that we see when
 // the other side has said how many streams it takes, and who did not agree to
 // HTTP/2 is spoken HTTP/1.1 to on the same connection. Pings find out dead ones.
 //

@@ -80,6 +80,7 @@ func begin(c *conn, g *pass) error {
 
 // begin takes a stream before it asks the gate: behind that nothing may wait.
 func (c *shared) begin(g *pass) error {
+	g.framed = true
 	if err := g.wait(c.gate); err != nil {
 		return err
 	}
@@ -90,24 +91,35 @@ func (c *shared) begin(g *pass) error {
 		c.http.Release()
 		return errStalled
 	}
-	_, err := g.enter(c.gate)
-	if err != nil {
+	if _, err := g.enter(c.gate); err != nil {
 		c.http.Release()
+		return err
 	}
-	return err
+	c.watch(g)
+	return nil
 }
 
 // traced is the context of a request that tells the pass how far it came.
 func traced(c *conn, g *pass) context.Context {
-	return httptrace.WithClientTrace(g.ctx, &httptrace.ClientTrace{
-		WroteHeaders: func() { g.left.Store(true) },
-		GotFirstResponseByte: func() {
-			g.answered.Store(true)
-			if g.unasked() {
+	trace := &httptrace.ClientTrace{GotFirstResponseByte: func() {
+		g.answered.Store(true)
+		if g.unasked() {
+			_ = c.gate.Close()
+		}
+		if c.shared != nil {
+			c.gate.reused.Store(true) // for all that are on it
+		}
+	}}
+	if c.shared != nil {
+		// It is called by who has the right to write, right before the first write. That is
+		// the last moment at which a request that was taken back can be stopped.
+		trace.WroteHeaderField = func(string, []string) {
+			if !g.left.Load() && !g.leave() {
 				_ = c.gate.Close()
 			}
-		},
-	})
+		}
+	}
+	return httptrace.WithClientTrace(g.ctx, trace)
 }
 
 // answered makes the result of an answer whose headers are complete.

@@ -90,7 +90,9 @@ func (c *gateConn) Write(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Write(b)
 	if first && n == 0 && err != nil {
+		p.mu.Lock()
 		p.nothingLeft()
+		p.mu.Unlock()
 	}
 	return n, err
 }
@@ -119,11 +121,12 @@ type pass struct {
 	gate    func() error
 	writing func()
 	timeout time.Duration
+	framed  bool                    // HTTP/2: the write comes when the request leaves
 	ctx     context.Context         // of the attempt
 	cancel  context.CancelCauseFunc // ends the attempt
 
 	answered atomic.Bool // a first byte of the answer came
-	left     atomic.Bool // HTTP/2: the headers were given to the connection
+	left     atomic.Bool // HTTP/2: the headers are or were given to the connection; set with mu
 
 	mu      sync.Mutex
 	state   passState
@@ -132,6 +135,7 @@ type pass struct {
 	wrote   bool
 	started time.Time
 	timer   *time.Timer
+	watcher *time.Timer // HTTP/2: see watch
 }
 
 // enter waits for the slot and asks the gate. first is true for the call whose
@@ -193,8 +197,8 @@ func (p *pass) open() bool {
 	if p.state != passWaiting {
 		return false
 	}
-	if p.writing != nil {
-		p.writing()
+	if !p.framed {
+		p.writes()
 	}
 	p.state, p.asked, p.wrote = passOpen, true, true
 	p.timer = time.AfterFunc(p.timeout, func() { p.cancel(errNoAnswer) })
@@ -202,10 +206,15 @@ func (p *pass) open() bool {
 	return true
 }
 
-// nothingLeft takes back what open said: the kernel took no byte.
+// writes tells that the first byte leaves now, with p.mu.
+func (p *pass) writes() {
+	if p.writing != nil {
+		p.writing()
+	}
+}
+
+// nothingLeft takes back what open said: no byte left. With p.mu.
 func (p *pass) nothingLeft() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.wrote, p.started = false, time.Time{}
 	p.err = errStale
 }
@@ -224,12 +233,16 @@ func (p *pass) refusal() (err error, asked bool) {
 	return p.err, p.asked
 }
 
-// end stops the clock of the attempt.
+// end stops the clocks of the attempt.
 func (p *pass) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer != nil {
 		p.timer.Stop()
+	}
+	if p.watcher != nil {
+		p.watcher.Stop()
+		p.watcher = nil
 	}
 }
 

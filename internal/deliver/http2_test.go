@@ -92,14 +92,14 @@ func TestRequestOverHTTP2(t *testing.T) {
 		{"POST", strings.Repeat("x", 1<<20), "1048576", 500, job.OutcomeServerError},
 	} {
 		a.Job.Request = job.Request{Method: c.method, Path: "/payouts/a%2Fb;v=1?mode=fast&q=%zz+[x]", Body: []byte(c.body),
-			Headers: []job.Header{{Name: "X-A", Value: "1"}, {Name: "x-a", Value: "2"}, {Name: "X-Status", Value: strconv.Itoa(c.status)}}}
+			Headers: []job.Header{{Name: "X-A", Value: "1"}, {Name: "x-a", Value: "2"}, {Name: "X-Space", Value: " \ta b\t "}, {Name: "X-Status", Value: strconv.Itoa(c.status)}}}
 		res := s.Send(background, a)
 		wantOutcome(t, res, c.outcome, true)
 		r := <-seen
 		if r.ProtoMajor != 2 || r.Method != c.method || r.RequestURI != "/v1/payouts/a%2Fb;v=1?mode=fast&q=%zz+[x]" || r.Host != "virtual.example" {
 			t.Errorf("came as %s %s to %s in HTTP/%d", r.Method, r.RequestURI, r.Host, r.ProtoMajor)
 		}
-		for name, want := range map[string]string{"Content-Length": c.length, "X-A": "1 2", "Authorization": "Bearer s3cret", "Idempotency-Key": "shop:order-77",
+		for name, want := range map[string]string{"Content-Length": c.length, "X-A": "1 2", "X-Space": "a b", "Authorization": "Bearer s3cret", "Idempotency-Key": "shop:order-77",
 			"Tundish-Attempt": "1", "User-Agent": "tundish", "Accept-Encoding": "", "Te": "", "Transfer-Encoding": "", "Connection": ""} {
 			if got := strings.Join(r.Header.Values(name), " "); got != want {
 				t.Errorf("%s %d: %s is %q, want %q", c.method, c.status, name, got, want)

@@ -103,10 +103,9 @@ func tlsText(err error) string {
 
 // failed is the outcome of an exchange without a usable answer.
 func failed(c *conn, g *pass, err error) (res Result, stale bool) {
-	if c.shared != nil {
-		g.unlessLeft()
-		if g.cannot(err) {
-			return Result{Outcome: job.OutcomeBadRequest, Error: "the other side takes no headers of this size"}, false
+	if c.shared != nil && err != nil && g.takeBack() {
+		if text := cannotLeave(err); text != "" {
+			return Result{Outcome: job.OutcomeBadRequest, Error: text}, false
 		}
 	}
 	started, wrote := g.written()
@@ -136,7 +135,7 @@ func lostOutcome(c *conn, g *pass, err error) (job.Outcome, string) {
 	if outcome, text, cut := cutOutcome(g); cut {
 		return outcome, text
 	}
-	if text := remoteAlert(err); !c.gate.reused.Load() && strings.Contains(text, "certificate") {
+	if text := remoteAlert(err); !c.gate.reused.Load() && !g.answered.Load() && strings.Contains(text, "certificate") {
 		// Ours was refused: with TLS 1.3 that comes behind the request, which is not read.
 		return job.OutcomeTLS, text
 	}
@@ -219,6 +218,8 @@ func notSent(why error) Result {
 		text = ErrStopped.Error()
 	case errors.Is(why, errStale):
 		text = errStale.Error()
+	case errors.Is(why, errStalled):
+		text = errStalled.Error()
 	case why != nil && !errors.Is(why, errRefused):
 		text = "given up before the first byte"
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"tundish/internal/destination"
 )
@@ -83,7 +84,21 @@ func (o *outgoing) fillHeader(a *Attempt, e *equipment, userAgent string) error 
 	if _, named := o.header["User-Agent"]; !named {
 		o.header.Set("User-Agent", userAgent)
 	}
-	return o.ownHeaders(a)
+	if err := o.ownHeaders(a); err != nil {
+		return err
+	}
+	o.trimValues()
+	return nil
+}
+
+// trimValues takes the spaces off the ends of values, where they are not allowed:
+// HTTP/1.1 would be written without them, and over HTTP/2 some refuse the request.
+func (o *outgoing) trimValues() {
+	for _, values := range o.header {
+		for i, v := range values {
+			values[i] = strings.Trim(v, " \t")
+		}
+	}
 }
 
 func (o *outgoing) contractHeaders(headers []destination.Header) error {

@@ -44,8 +44,10 @@ type sharing struct {
 	plain   bool // the other side spoke HTTP/1.1 the last time
 }
 
-// flight is a connection that is being made, and for how many.
+// flight is a connection that is being made, and how many wait for it.
 type flight struct {
+	ctx    context.Context
+	cancel context.CancelFunc
 	wanted int
 	done   chan struct{}
 	err    error // when done
@@ -91,7 +93,7 @@ func (s *sharing) dial(ctx context.Context) (*conn, error) {
 		case seat != nil:
 			return seat, nil
 		case mine:
-			return s.fly(f)
+			return s.fly(ctx, f)
 		}
 		select {
 		case <-f.done:
@@ -99,9 +101,25 @@ func (s *sharing) dial(ctx context.Context) (*conn, error) {
 				return nil, f.err
 			}
 		case <-ctx.Done():
+			s.quit(f)
 			return nil, s.failed(ctx.Err(), false)
 		}
 	}
+}
+
+// quit is said by who does not wait any more. The last one ends the flight.
+func (s *sharing) quit(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.wanted--; f.wanted == 0 {
+		s.land(f)
+		f.cancel()
+	}
+}
+
+// land takes a flight off the list, with s.mu.
+func (s *sharing) land(f *flight) {
+	s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f })
 }
 
 // join gives a seat, or a flight to wait for, or one to make. Connections of
@@ -119,15 +137,20 @@ func (s *sharing) join() (f *flight, mine bool, seat *conn) {
 		}
 	}
 	f = &flight{wanted: 1, done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithTimeout(s.s.pools.Context(), s.s.cfg.DialTimeout)
 	s.flights = append(s.flights, f)
 	return f, true, nil
 }
 
-// fly makes a connection, also when who began has left: others wait for it.
-func (s *sharing) fly(f *flight) (seat *conn, err error) {
-	ctx, cancel := context.WithTimeout(s.s.pools.Context(), s.s.cfg.DialTimeout)
-	defer cancel()
-	seat, made, err := s.connect(ctx)
+// fly makes a connection, also when who began has left, as long as others wait for it.
+func (s *sharing) fly(ctx context.Context, f *flight) (seat *conn, err error) {
+	defer f.cancel()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) { // its time is the flight's, too
+			s.quit(f)
+		}
+	})()
+	seat, made, err := s.connect(f.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if made != nil {
@@ -137,7 +160,7 @@ func (s *sharing) fly(f *flight) (seat *conn, err error) {
 	if err == nil {
 		s.plain = made == nil
 	}
-	s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f })
+	s.land(f)
 	f.err = err
 	close(f.done)
 	return seat, err
@@ -191,11 +214,23 @@ func (c *shared) room() bool {
 	if c.retired.Load() || c.gate.ended.Load() || c.gate.stalled() {
 		return false
 	}
-	free := c.http.Available()
-	if free > 0 {
-		c.limit = free + c.http.InFlight()
+	free, used, sure := c.streams()
+	if sure && free > 0 {
+		c.limit = free + used
 	}
 	return free > 0 && c.seats < c.limit
+}
+
+// streams says how many are free and in use. The two are read one after the other:
+// it is sure of them when nothing has changed meanwhile, as far as it can see.
+func (c *shared) streams() (free, used int, sure bool) {
+	free, used = c.http.Available(), c.http.InFlight()
+	for range 3 {
+		if c.http.Available() != free || c.http.InFlight() != used {
+			return free, used, false
+		}
+	}
+	return free, used, true
 }
 
 // sit takes a seat, with of.mu.
@@ -223,12 +258,16 @@ func (c *shared) ended() bool {
 	if c.retired.Load() || c.gate.ended.Load() || c.http.Err() != nil {
 		return true
 	}
-	if c.http.Available() > 0 {
+	if c.http.Available() > 0 { // as mostly
+		return false
+	}
+	free, used, sure := c.streams()
+	if free > 0 || !sure {
 		return false
 	}
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	return c.http.InFlight() < c.limit
+	return used < c.limit
 }
 
 // reserve takes a stream for who has a seat. There may be none for the moment

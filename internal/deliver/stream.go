@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"tundish/internal/job"
 )
@@ -28,6 +29,7 @@ const (
 	wordsMalformed  = "connection error: "
 	wordsTooMuch    = "response header list larger"
 	wordsCannot     = "request header list larger"
+	wordsInvalid    = "http2: invalid " // header or path
 	notTakenUp      = "the other side did not take the request up: "
 	maxCodes        = 14
 	unknownCodeText = "an unknown code"
@@ -53,7 +55,7 @@ func lostStream(g *pass, err error) (job.Outcome, string) {
 	switch {
 	case errors.As(err, &stream) && stream.Cause != nil && stream.Cause.Error() == wordsFromPeer:
 		return resetStream(g, stream.Code)
-	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY"):
+	case strings.HasPrefix(text, wordsGoAway) && strings.Contains(text, "GOAWAY") && !g.answered.Load():
 		return job.OutcomeUnfinished, notTakenUp + "GOAWAY"
 	case strings.Contains(text, wordsTooMuch):
 		return job.OutcomeInvalidReply, fmt.Sprintf("the answer's headers exceed %d bytes", maxHeaderBytes)
@@ -80,16 +82,67 @@ func resetStream(g *pass, code uint32) (job.Outcome, string) {
 	return job.OutcomeReset, "no answer: the other side reset the stream, " + codeText(code)
 }
 
-// unlessLeft takes back what open said when the headers of a request of HTTP/2
-// cannot have left: RoundTrip has waited for its writer, unless the attempt was
-// cut, and that gave none of them to the connection.
-func (p *pass) unlessLeft() {
-	if !p.left.Load() && p.ctx.Err() == nil {
-		p.nothingLeft()
+// watch looks after a request whose gate has opened until its headers leave.
+func (c *shared) watch(p *pass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watcher = time.AfterFunc(stallAfter, func() { c.look(p) })
+}
+
+// look takes the request back when it waits behind what others write, or for a
+// stream that the other side has taken back meanwhile: later it would leave outside
+// of its slot, and together with others that waited. That it is slow for want of a
+// processor is no reason.
+func (c *shared) look(p *pass) {
+	if (c.gate.stalled() || c.ended() || p.waits(2*stallAfter) && c.gate.writes.Load() != 0) && p.takeBack() {
+		p.cancel(errStalled)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watcher != nil && p.wrote && !p.left.Load() {
+		p.watcher.Reset(stallAfter)
 	}
 }
 
-// cannot says that no request with these headers can be sent to the other side.
-func (p *pass) cannot(err error) bool {
-	return !p.left.Load() && strings.Contains(err.Error(), wordsCannot)
+// waits says whether a request has not left for so long.
+func (p *pass) waits(long time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wrote && !p.left.Load() && time.Since(p.started) > long
+}
+
+// leave says that the headers are given to the connection now, unless the request
+// was taken back.
+func (p *pass) leave() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wrote && !p.left.Swap(true) {
+		p.writes()
+		p.started = time.Now()
+	}
+	return p.wrote
+}
+
+// takeBack takes back what open said, unless the headers were given to the
+// connection, and says whether it did: they will not be given to it any more.
+func (p *pass) takeBack() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left.Load() {
+		return false
+	}
+	p.nothingLeft()
+	return true
+}
+
+// cannotLeave says why a request that net/http has not written can never be; empty
+// when it may.
+func cannotLeave(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, wordsCannot):
+		return "the other side takes no headers of this size"
+	case strings.HasPrefix(text, wordsInvalid):
+		return "a header or the path is not allowed in HTTP/2"
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,9 +26,11 @@ const (
 	frameHeaders  = 1
 	frameReset    = 3
 	frameSettings = 4
+	framePush     = 5
 	framePing     = 6
 	frameGoAway   = 7
 	frameWindow   = 8
+	frameMore     = 9   // CONTINUATION
 	frameStop     = 255 // ours: the server reads and says nothing any more
 
 	flagEnd        = 1 // of a stream
@@ -69,6 +72,8 @@ type frameServer struct {
 	wg   sync.WaitGroup
 	over chan struct{} // closed when the test ends
 	late atomic.Int64  // how much later it says its settings, ns
+	data func([]byte)  // gets each DATA frame. Set before the first connection
+	head func()        // is told of each HEADERS frame, as data
 
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -146,10 +151,15 @@ func (s *frameServer) serve(c net.Conn, number int, answer func(conn, n int, str
 			s.mu.Lock()
 			s.acks++
 			s.mu.Unlock()
+		case f.kind == frameHeaders && s.head != nil:
+			s.head()
 		case f.kind == frameData:
 			s.mu.Lock()
 			s.bytes += len(f.payload)
 			s.mu.Unlock()
+			if s.data != nil {
+				s.data(f.payload)
+			}
 		}
 		if f.kind > frameHeaders || f.flags&flagEnd == 0 {
 			continue
@@ -213,6 +223,22 @@ func TestLostStreams(t *testing.T) {
 		"no status":          {func(s uint32) []frame { return []frame{{frameHeaders, flagEnd | flagEndHeaders, s, nil}} }, job.OutcomeInvalidReply, "not HTTP/2"},
 		"answered and reset": {func(s uint32) []frame { return []frame{unended(s), reset(s, 0)} }, job.OutcomeDelivered, ""},
 		"taken up":           {func(s uint32) []frame { return []frame{goAway(s, 0), well(s)} }, job.OutcomeDelivered, ""},
+		"let go once begun":  {func(s uint32) []frame { return []frame{early(s), goAway(s-2, 0)} }, job.OutcomeTruncated, "broke off"},
+		"done and refused":   {func(s uint32) []frame { return []frame{well(s), reset(s, refused)} }, job.OutcomeDelivered, ""},
+		"done and let go":    {func(s uint32) []frame { return []frame{well(s), goAway(s-2, 0)} }, job.OutcomeDelivered, ""},
+		"pushed":             {func(s uint32) []frame { return []frame{{framePush, flagEndHeaders, s, numbers(2)}} }, job.OutcomeInvalidReply, "not HTTP/2"},
+		"headers in pieces": {func(s uint32) []frame {
+			return []frame{{frameHeaders, flagEnd, s, nil}, {frameMore, flagEndHeaders, s, well(s).payload}}
+		}, job.OutcomeDelivered, ""},
+		"broken in pieces": {func(s uint32) []frame { return []frame{{frameHeaders, flagEnd, s, well(s).payload}, reset(s, refused)} }, job.OutcomeInvalidReply, "not HTTP/2"},
+		"trailers": {func(s uint32) []frame {
+			return []frame{unended(s), {frameHeaders, flagEnd | flagEndHeaders, s, field("x", "y")}}
+		}, job.OutcomeDelivered, ""},
+		"two answers": {func(s uint32) []frame { return []frame{unended(s), well(s)} }, job.OutcomeDelivered, ""},
+		"pings": {func(s uint32) []frame {
+			return append(slices.Repeat([]frame{{framePing, 0, 0, make([]byte, 8)}}, 5000), well(s))
+		}, job.OutcomeDelivered, ""},
+		"answers before": {func(s uint32) []frame { return append(slices.Repeat([]frame{early(s)}, 5000), well(s)) }, job.OutcomeInvalidReply, "not HTTP/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,6 +266,15 @@ func TestLostStreams(t *testing.T) {
 // early is an answer before the answer, 103.
 func early(stream uint32) frame {
 	return frame{frameHeaders, flagEndHeaders, stream, append([]byte{0x08, 3}, "103"...)}
+}
+
+// field is a header that HPACK does not compress.
+func field(name, value string) []byte {
+	return slices.Concat([]byte{0, byte(len(name))}, []byte(name), []byte{byte(len(value))}, []byte(value))
+}
+
+func settings(id uint16, value uint32) frame {
+	return frame{frameSettings, 0, 0, append(binary.BigEndian.AppendUint16(nil, id), numbers(value)...)}
 }
 
 func unended(stream uint32) frame { f := well(stream); f.flags = flagEndHeaders; return f }
@@ -448,5 +483,75 @@ func TestHeadersTheOtherSideDoesNotTake(t *testing.T) {
 	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeBadRequest, false)
 	if _, n := srv.counts(); n != 0 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+// Nor one with a header that net/http does not write: it would come back for ever.
+func TestHeadersThatAreNotWritten(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame { return []frame{well(stream)} })
+	s := newSender(t, with(files))
+	a := srv.attempt(set)
+	a.Contract.Target.Headers = []destination.Header{{Name: "Host", Value: "s3cret of a bank"}}
+	r := s.Send(background, a)
+	wantOutcome(t, r, job.OutcomeBadRequest, false)
+	if strings.Contains(r.Error, "s3cret") {
+		t.Error(r.Error)
+	}
+	wantOutcome(t, s.Send(background, srv.attempt(set)), job.OutcomeDelivered, true)
+}
+
+// That our certificate is refused is no doubt as long as nothing was answered on
+// the connection. Behind an answer it is another end.
+func TestAlertBehindAnAnswer(t *testing.T) {
+	t.Parallel()
+	alert := &net.OpError{Op: "remote error", Err: tls.AlertError(42)}
+	for name, c := range map[string]struct {
+		shared, reused, answered bool
+		want                     job.Outcome
+	}{
+		"HTTP/1.1":          {false, false, false, job.OutcomeTLS},
+		"HTTP/1.1 answered": {false, false, true, job.OutcomeTruncated},
+		"HTTP/1.1 reused":   {false, true, false, job.OutcomeReset},
+		"HTTP/2":            {true, false, false, job.OutcomeTLS},
+		"HTTP/2 answered":   {true, false, true, job.OutcomeTruncated},
+		"HTTP/2 another":    {true, true, false, job.OutcomeReset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := &conn{gate: &gateConn{}}
+			if c.shared {
+				conn.shared = &shared{}
+			}
+			conn.gate.reused.Store(c.reused)
+			p := &pass{ctx: background}
+			p.answered.Store(c.answered)
+			if got, text := lostOutcome(conn, p, alert); got != c.want {
+				t.Errorf("%s, want %s: %s", got, c.want, text)
+			}
+		})
+	}
+}
+
+// The first answer on a shared connection says for all on it that it was well:
+// its end is then a matter of chance, no failure of the destination.
+func TestAnAnswerCountsForAll(t *testing.T) {
+	t.Parallel()
+	srv, set, files := serveFrames(t, func(_, _ int, stream uint32) []frame {
+		return []frame{unended(stream), {framePing, 0, 0, make([]byte, 8)}}
+	})
+	s := newSender(t, with(files))
+	first := make(chan Result, 1)
+	go func() { first <- s.Send(background, srv.attempt(set)) }()
+	waitFor(t, "the answer to be read", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return srv.acks == 1 })
+	a := srv.attempt(set)
+	a.Gate = func() error {
+		_ = srv.first().Close()
+		wantOutcome(t, <-first, job.OutcomeDelivered, true)
+		return nil
+	}
+	wantOutcome(t, s.Send(background, a), job.OutcomeNotSent, false)
+	if conns, requests := srv.counts(); conns != 1 || requests != 1 {
+		t.Errorf("%d connections, %d requests", conns, requests)
 	}
 }

@@ -102,12 +102,36 @@ func TestLatestIsUsedFirstAndSurplusEnds(t *testing.T) {
 	if l := y.take(t); l != second {
 		t.Errorf("took line %d", l.number)
 	}
-	if p, err := y.Use(target, 0); p != y.Pool || err != nil {
-		t.Fatalf("another pool, or %v", err)
-	}
-	if y.Put(second); !second.closed.Load() {
-		t.Error("more are kept than may be")
-	}
+}
+
+// Users of one target may keep different numbers of connections: the largest
+// counts, as long as who said it is there, so that none ends the others'.
+func TestMostIsThatOfWhoMayKeepMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		y := open(t, 2)
+		first, second := y.take(t), y.take(t)
+		use := func(most int) {
+			if p, err := y.Use(target, most); p != y.Pool || err != nil {
+				t.Fatalf("another pool, or %v", err)
+			}
+			y.Done()
+		}
+		use(1)
+		y.Put(first)
+		if y.Put(second); second.closed.Load() {
+			t.Error("fewer are kept than may be")
+		}
+		first, second = y.take(t), y.take(t)
+		<-time.After(idleTimeout - time.Second)
+		use(1)
+		<-time.After(2 * time.Second)
+		use(1)
+		y.Put(first)
+		if y.Put(second); !second.closed.Load() {
+			t.Error("more are kept than may be")
+		}
+	})
 }
 
 func TestSpareSavesADial(t *testing.T) {

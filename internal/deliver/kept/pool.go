@@ -46,8 +46,10 @@ type Pool[T comparable, C Conn] struct {
 	orphans atomic.Int64
 	ahead   atomic.Int64 // ns before its slot at which a connection is taken; 0: at once
 
-	users   int       // guarded by Pools.mu
-	lastUse time.Time // guarded by Pools.mu
+	// guarded by Pools.mu
+	users    int
+	lastUse  time.Time
+	mostSaid time.Time // when a user said most the last time
 
 	mu     sync.Mutex
 	closed bool

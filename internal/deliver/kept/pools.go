@@ -69,8 +69,9 @@ func (s *Pools[T, C]) Go(f func()) bool {
 // Context ends with Close.
 func (s *Pools[T, C]) Context() context.Context { return s.base }
 
-// Use finds or makes the pool of a target, in which at most so many connections
-// are kept from now on; nil after Close. The error is Open's. Say Done after it.
+// Use finds or makes the pool of a target, in which at most so many connections are
+// kept; of different users' numbers the largest counts until it was not said for
+// IdleTimeout. Nil after Close. The error is Open's. Say Done after it.
 func (s *Pools[T, C]) Use(t T, most int) (*Pool[T, C], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,10 @@ func (s *Pools[T, C]) Use(t T, most int) (*Pool[T, C], error) {
 		p = &Pool[T, C]{all: s, maker: maker, lastUse: time.Now()}
 		s.pools[t] = p
 	}
-	p.most.Store(int64(most))
+	if now := time.Now(); int64(most) >= p.most.Load() || now.Sub(p.mostSaid) > s.cfg.IdleTimeout {
+		p.most.Store(int64(most))
+		p.mostSaid = now
+	}
 	p.users++
 	return p, nil
 }

@@ -117,6 +117,7 @@ func TestRepliesAboutTheMailAndAboutTheServer(t *testing.T) {
 		"450 4.2.0 <ann@a.example>: Recipient address rejected: Greylisted": mail,
 		"451 4.7.1 Greylisting in action, please come back in 00:05:00":     mail,
 		"451 Graylisted, try later":                                         mail,
+		"451 4.7.1 Greylisted: too many new senders, try later":             mail,
 		"421 4.7.0 greylisted":                                              mail,
 		"450 4.2.1 The user is receiving mail too quickly":                  mail,
 		"452 4.2.2 mailbox full":                                            mail,

@@ -43,9 +43,9 @@ var (
 // throttling says whether a reply asks to send less: of the 4xx with those
 // words, the ones that speak of the server and its policies, and, where it ends
 // the connection, of the network. Of what they say of one mailbox (4.2) or one
-// mail (4.5) only that mail is put off.
+// mail (4.5) only that mail is put off, as of what is greylisted.
 func throttling(reply *textproto.Error) bool {
-	if kind(reply) != 4 || !rateWords.MatchString(reply.Msg) || itsOwn.MatchString(reply.Msg) {
+	if kind(reply) != 4 || !rateWords.MatchString(reply.Msg) || itsOwn.MatchString(reply.Msg) || greylists.MatchString(reply.Msg) {
 		return false
 	}
 	m := enhanced.FindStringSubmatch(reply.Msg)
