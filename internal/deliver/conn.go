@@ -47,7 +47,7 @@ func (c *conn) Close() {
 func (c *conn) Rest() bool {
 	c.gate.pass.Store(nil)
 	c.gate.used.Store(int64(time.Since(processStart)))
-	return !c.Ended()
+	return !c.Ended() && !c.gate.age.Over()
 }
 
 // Stands says whether a request may be given to it, as far as its reader knows.
@@ -118,6 +118,7 @@ func (c *connector) connect(ctx context.Context) (*conn, *shared, error) {
 		return nil, nil, c.failed(err, false)
 	}
 	g := newGateConn(tcp)
+	g.age = kept.NewAge(c.s.cfg.MaxAge)
 	secure, err := c.encrypt(ctx, g)
 	if err != nil {
 		_ = g.Close()

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"tundish/internal/deliver/kept"
 )
 
 var (
@@ -28,6 +30,7 @@ type gateConn struct {
 	used   atomic.Int64 // when the last answer was read, ns since processStart
 	framed bool         // HTTP/2: what comes in unasked is no end. Set before the first use
 	writes atomic.Int64 // HTTP/2: since when a Write is under way, ns since processStart; 0: none is
+	age    kept.Age
 	closed chan struct{}
 	once   sync.Once
 }

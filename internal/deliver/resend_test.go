@@ -222,6 +222,25 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
+// One that is always busy would stay with an address that the name has left.
+func TestConnectionsDoNotLiveForEver(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		srv := serveBoth(t, 100, func(http.ResponseWriter, *http.Request) {})
+		for age, want := range map[time.Duration]int64{time.Hour: 1, time.Nanosecond: 5} {
+			s, before := newSender(t, trust(srv.Server), func(c *Config) { c.MaxAge = age }), srv.made.Load()
+			for range 5 {
+				a := attemptTo(srv.URL)
+				a.Contract.Target.HTTP2 = http2
+				wantOutcome(t, s.Send(background, a), job.OutcomeDelivered, true)
+			}
+			if n := srv.made.Load() - before; n != want {
+				t.Errorf("HTTP/2 %v, at most %v old: %d connections for 5 requests, want %d", http2, age, n, want)
+			}
+		}
+	}
+}
+
 // Cancelled early, a dial goes on and its connection serves a later slot.
 func TestDialOutlivesItsSend(t *testing.T) {
 	t.Parallel()

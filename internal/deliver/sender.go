@@ -38,6 +38,8 @@ type Config struct {
 	MaxIdlePerTarget int
 	// IdleTimeout is how long an unused connection is kept. Default: 30 s.
 	IdleTimeout time.Duration
+	// MaxAge is how long a connection is used. Default: kept.DefaultMaxAge.
+	MaxAge time.Duration
 	// DialTimeout bounds name lookup, connect and TLS handshake together. Default: 10 s.
 	DialTimeout time.Duration
 	// UserAgent is sent unless contract or job name one. Default: "tundish".
@@ -105,6 +107,7 @@ type Sender struct {
 func New(cfg Config) *Sender {
 	setDefault(&cfg.MaxIdlePerTarget, defaultMaxIdle)
 	setDefault(&cfg.IdleTimeout, defaultIdleTimeout)
+	setDefault(&cfg.MaxAge, kept.DefaultMaxAge)
 	setDefault(&cfg.DialTimeout, defaultDialTimeout)
 	setDefault(&cfg.UserAgent, defaultUserAgent)
 	setDefault(&cfg.Secrets, Secrets(NoSecrets{}))

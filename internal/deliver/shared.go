@@ -211,7 +211,7 @@ type shared struct {
 
 // room says whether there is a seat, with of.mu.
 func (c *shared) room() bool {
-	if c.retired.Load() || c.gate.ended.Load() || c.gate.stalled() {
+	if c.retired.Load() || c.gate.ended.Load() || c.gate.stalled() || c.gate.age.Over() {
 		return false
 	}
 	free, used, sure := c.streams()

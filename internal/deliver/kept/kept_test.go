@@ -185,6 +185,35 @@ func TestUnusedAndEndedAreDropped(t *testing.T) {
 	})
 }
 
+func TestAgesEndApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		over := 0
+		ages := make([]Age, 1000)
+		for i := range ages {
+			ages[i] = NewAge(time.Minute)
+		}
+		for _, c := range []struct {
+			after       time.Duration
+			least, most int
+		}{{0, 0, 0}, {48 * time.Second, 0, 0}, {6 * time.Second, 300, 700}, {6 * time.Second, 1000, 1000}} {
+			<-time.After(c.after)
+			over = 0
+			for _, a := range ages {
+				if a.Over() {
+					over++
+				}
+			}
+			if over < c.least || over > c.most {
+				t.Errorf("%v later %d are over, want %d to %d", c.after, over, c.least, c.most)
+			}
+		}
+		if (Age{}).Over() {
+			t.Error("none given, and over")
+		}
+	})
+}
+
 func TestPoolsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -57,6 +57,7 @@ type conn struct {
 	line    *deliver.Line
 	replies *bounded
 	client  *smtp.Client
+	age     kept.Age
 }
 
 // Close ends it.
@@ -66,7 +67,7 @@ func (c *conn) Close() { _ = c.line.Close() }
 // taken for the answer to the next command.
 func (c *conn) Rest() bool {
 	c.line.Keep()
-	return c.client.Text.R.Buffered() == 0
+	return c.client.Text.R.Buffered() == 0 && !c.age.Over()
 }
 
 // Stands says whether a kept connection can be used.
@@ -118,7 +119,7 @@ func (s *Sender) dial(ctx context.Context, t target) (_ *conn, err error) {
 		return nil, deliver.DialError(err, false, s.cfg.DialTimeout)
 	}
 	unhook := context.AfterFunc(ctx, func() { _ = line.Close() })
-	c := &conn{line: line, replies: &bounded{line, maxReplyBytes}}
+	c := &conn{line: line, replies: &bounded{line, maxReplyBytes}, age: kept.NewAge(s.cfg.MaxAge)}
 	err = s.prepare(ctx, c, t)
 	if !unhook() {
 		err = deliver.DialError(context.Cause(ctx), false, s.cfg.DialTimeout)

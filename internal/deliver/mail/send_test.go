@@ -465,6 +465,20 @@ func TestGate(t *testing.T) {
 	}
 }
 
+func TestConnectionsDoNotLiveForEver(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration]int{time.Hour: 2, time.Nanosecond: 6} {
+		o := newOffice(t, false)
+		s := newSender(t, func(c *Config) { c.MaxAge = age })
+		for range 3 {
+			mustSend(t, s, attemptOf(t, o.addr, destination.StartTLS, hello()))
+		}
+		if n := o.connections(); n != want { // STARTTLS begins a second session
+			t.Errorf("at most %v old: %d sessions for 3 mails, want %d", age, n, want)
+		}
+	}
+}
+
 func TestStopWhileWaitingForTheSlot(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, false)

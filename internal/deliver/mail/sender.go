@@ -35,6 +35,8 @@ type Config struct {
 	MaxIdlePerTarget int
 	// IdleTimeout is how long an unused connection is kept. Default: 30 s.
 	IdleTimeout time.Duration
+	// MaxAge is how long a connection is used. Default: kept.DefaultMaxAge.
+	MaxAge time.Duration
 	// DialTimeout bounds all that comes before the first mail of a connection
 	// together: lookup, connect, TLS, greeting and log-in. Default: 30 s.
 	DialTimeout time.Duration
@@ -47,6 +49,7 @@ type Config struct {
 func (c *Config) fill() {
 	c.MaxIdlePerTarget = cmp.Or(c.MaxIdlePerTarget, defaultMaxIdle)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
+	c.MaxAge = cmp.Or(c.MaxAge, kept.DefaultMaxAge)
 	c.DialTimeout = cmp.Or(c.DialTimeout, defaultDialTimeout)
 	if c.Secrets == nil {
 		c.Secrets = deliver.NoSecrets{}
