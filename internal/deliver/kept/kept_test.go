@@ -188,7 +188,6 @@ func TestUnusedAndEndedAreDropped(t *testing.T) {
 func TestAgesEndApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		over := 0
 		ages := make([]Age, 1000)
 		for i := range ages {
 			ages[i] = NewAge(time.Minute)
@@ -198,7 +197,7 @@ func TestAgesEndApart(t *testing.T) {
 			least, most int
 		}{{0, 0, 0}, {48 * time.Second, 0, 0}, {6 * time.Second, 300, 700}, {6 * time.Second, 1000, 1000}} {
 			<-time.After(c.after)
-			over = 0
+			over := 0
 			for _, a := range ages {
 				if a.Over() {
 					over++
