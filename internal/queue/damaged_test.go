@@ -39,6 +39,38 @@ func TestContractThatLostAFieldCanBeDeleted(t *testing.T) {
 	}
 }
 
+// Whichever field of a contract is damaged, its destination is shown as faulty.
+func TestDamagedContractIsShown(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(1000), following)
+	b.accept(newJob(""))
+	sound := b.dump().conf
+	for _, field := range []string{"version", "gen", "limits", "guard_us", "cap", "timeout", "capacity", "max_bytes", "max_history", "share", "aging",
+		"keep_keys", "keep_done", "keep_dead", "dead_max"} {
+		for _, bad := range []string{"", "x", "-1", "nan", "1e999"} {
+			if err := b.db.Client().HSet(t.Context(), b.keys.Conf(), field, bad).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := b.s.Destination(t.Context(), b.lane); err != nil || d.Faulty == "" {
+				t.Errorf("%s is %q: read %+v, %v", field, bad, d, err)
+			}
+			if l := b.survey(); l.State != faultyState {
+				t.Errorf("%s is %q: it is surveyed as %s", field, bad, l.State)
+			}
+			if r := b.turn(1); r.Status != TurnFaulty {
+				t.Errorf("%s is %q: it is turned, %s", field, bad, r.Status)
+			}
+			if err := b.db.Client().HSet(t.Context(), b.keys.Conf(), field, sound[field]).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if d, err := b.s.Destination(t.Context(), b.lane); err != nil || d.Faulty != "" {
+		t.Errorf("whole again: %+v, %v", d, err)
+	}
+}
+
 // A lane whose state holds damaged numbers goes on.
 func TestDamagedStateGoesOn(t *testing.T) {
 	t.Parallel()
