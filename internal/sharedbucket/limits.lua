@@ -46,7 +46,7 @@ end
 -- open_limits loads the state of each limit. The lane has one tolerance, the
 -- largest that callers of this and the previous of its shortest windows needed;
 -- it comes back with each grant. A limit spaces its slots by the largest that
--- may still be used within its own window.
+-- may still be used within its own window. A list may be opened again, at another time.
 local function open_limits(list, now)
   local names, short = {'last', 'tol'}, list[1].window
   for _, l in ipairs(list) do
@@ -56,7 +56,7 @@ local function open_limits(list, now)
   local saved = call('HMGET', K.state, unpack(names))
   local function tracked(i, value, window)
     local most, text = track(saved[i], value, now, window)
-    if text ~= saved[i] then W[names[i]] = text end
+    W[names[i]] = text ~= saved[i] and text or nil
     return most
   end
   list.last = finite(saved[1]) or 0
