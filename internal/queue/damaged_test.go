@@ -74,7 +74,8 @@ func TestDamagedContractIsShown(t *testing.T) {
 // A lane whose state holds damaged numbers goes on.
 func TestDamagedStateGoesOn(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x"} {
+	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x", "1e300", "-1e300", "9007199254740993", "99999999999999999999",
+		"9007199254740993:9007199254740993:1000", "9007199254740993:0:1005000:0:0", "99999999999999999999:0:0"} {
 		t.Run(bad, func(t *testing.T) {
 			t.Parallel()
 			b := openBench(t, "redis")
@@ -92,7 +93,10 @@ func TestDamagedStateGoesOn(t *testing.T) {
 				b.pass(time.Second)
 			}
 			if len(leases) != 6 {
-				t.Errorf("%d leases of 6 jobs", len(leases))
+				t.Fatalf("%d leases of 6 jobs", len(leases))
+			}
+			if adj := b.db.Client().HGet(t.Context(), b.keys.Clock(), "adj").Val(); adj != "3000000" {
+				t.Errorf("the time of all lanes of the shard was moved, to %s", adj)
 			}
 			if got := b.state(leases[0].ID); got != job.Leased {
 				t.Errorf("job is %s", got)

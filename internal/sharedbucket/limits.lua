@@ -34,10 +34,12 @@ local function open_limits(list, now)
   list.last = finite(saved[1]) or 0
   list.saved = list.last
   list.tolerance = tracked(2, needed(short), short)
+  local furthest = math.max(list.last, now) + MEMORY + 1 -- that a state can lie
   for i, l in ipairs(list) do
     l.n = (l.window + tracked(2 * i + 2, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
     l.saved = saved[2 * i + 1]
     l.state = l.algo.load(l, l.saved, list.last)
+    if l.state.last > furthest then l.state = l.algo.load(l, nil, list.last) end -- damaged: it would hold the lane for ever
   end
 end
 

@@ -10,10 +10,10 @@ local MOST_LATE = 0.015 -- of the shortest window: what lateness of a worker may
 -- call may see a step of the clock before it is mended, and would forget too early.
 local function track(saved, want, now, window)
   local cur, prev, since = string.match(saved or '', '^(%d+):(%d+):(%d+)$')
-  if cur and not A.turns then return math.max(tonumber(cur), tonumber(prev), want), saved end
+  if cur and not A.turns then return math.min(MAX_TOLERANCE, math.max(tonumber(cur), tonumber(prev), want)), saved end
   if not cur then cur, prev, since = want, 0, now
   else
-    cur, prev, since = tonumber(cur), tonumber(prev), math.min(tonumber(since), now)
+    cur, prev, since = math.min(MAX_TOLERANCE, tonumber(cur)), math.min(MAX_TOLERANCE, tonumber(prev)), math.min(tonumber(since), now)
     if now >= since + window then
       prev = (now >= since + 2 * window) and 0 or cur
       cur, since = want, now
