@@ -75,9 +75,6 @@ func (w *Twin) load(l TwinLimit, n int64) bucket {
 // Tolerance is what a write may be behind a slot granted now.
 func (w *Twin) Tolerance() int64 { return w.tolerance }
 
-// Last is the last slot granted.
-func (w *Twin) Last() int64 { return w.last }
-
 // Earliest is the first time from t on that every limit allows.
 func (w *Twin) Earliest(t int64) int64 {
 	for {
