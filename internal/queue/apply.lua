@@ -28,8 +28,8 @@ end
 
 local function apply()
   local now, raw = read_clock()
-  fields(K.conf, {'version', 'gen', 'source'}, C)
-  local old = C.version
+  fields(K.conf, {'version', 'gen', 'source', 'limits'}, C)
+  local old, limits = C.version, parse_limits(C.limits)
   local source = A.kind .. '|' .. A.set .. '|' .. int(A.revision)
   local verdict = refused(old, C.source)
   local gen = generation()
@@ -51,6 +51,7 @@ local function apply()
   end
   if load_contract() ~= 'ok' then save_state() return {verdict, int(version), int(gen), '0'} end
   load_state()
+  inherit(C.list, limits, now)
   begin_breaker(now)
   return {verdict, int(version), int(gen), change(now, raw)}
 end

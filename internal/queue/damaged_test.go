@@ -39,10 +39,43 @@ func TestContractThatLostAFieldCanBeDeleted(t *testing.T) {
 	}
 }
 
+// Whichever field of a contract is damaged, its destination is shown as faulty.
+func TestDamagedContractIsShown(t *testing.T) {
+	t.Parallel()
+	b := openBench(t, "redis")
+	b.apply(perSecond(1000), following)
+	b.accept(newJob(""))
+	sound := b.dump().conf
+	for _, field := range []string{"version", "gen", "limits", "guard_us", "cap", "timeout", "capacity", "max_bytes", "max_history", "share", "aging",
+		"keep_keys", "keep_done", "keep_dead", "dead_max"} {
+		for _, bad := range []string{"", "x", "-1", "nan", "1e999"} {
+			if err := b.db.Client().HSet(t.Context(), b.keys.Conf(), field, bad).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := b.s.Destination(t.Context(), b.lane); err != nil || d.Faulty == "" {
+				t.Errorf("%s is %q: read %+v, %v", field, bad, d, err)
+			}
+			if l := b.survey(); l.State != faultyState {
+				t.Errorf("%s is %q: it is surveyed as %s", field, bad, l.State)
+			}
+			if r := b.turn(1); r.Status != TurnFaulty {
+				t.Errorf("%s is %q: it is turned, %s", field, bad, r.Status)
+			}
+			if err := b.db.Client().HSet(t.Context(), b.keys.Conf(), field, sound[field]).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if d, err := b.s.Destination(t.Context(), b.lane); err != nil || d.Faulty != "" {
+		t.Errorf("whole again: %+v, %v", d, err)
+	}
+}
+
 // A lane whose state holds damaged numbers goes on.
 func TestDamagedStateGoesOn(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x"} {
+	for _, bad := range []string{"nan", "-nan", "inf", "1e999", "", "x", "0x", "1e300", "-1e300", "9007199254740993", "99999999999999999999",
+		"9007199254740993:9007199254740993:1000", "9007199254740993:0:1005000:0:0", "99999999999999999999:0:0"} {
 		t.Run(bad, func(t *testing.T) {
 			t.Parallel()
 			b := openBench(t, "redis")
@@ -60,7 +93,10 @@ func TestDamagedStateGoesOn(t *testing.T) {
 				b.pass(time.Second)
 			}
 			if len(leases) != 6 {
-				t.Errorf("%d leases of 6 jobs", len(leases))
+				t.Fatalf("%d leases of 6 jobs", len(leases))
+			}
+			if adj := b.db.Client().HGet(t.Context(), b.keys.Clock(), "adj").Val(); adj != "3000000" {
+				t.Errorf("the time of all lanes of the shard was moved, to %s", adj)
 			}
 			if got := b.state(leases[0].ID); got != job.Leased {
 				t.Errorf("job is %s", got)

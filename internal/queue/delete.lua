@@ -15,7 +15,7 @@ end
 -- back. Live jobs end as cancelled, of which nothing is kept but that the lane is gone.
 local function delete()
   local now, raw = read_clock()
-  fields(K.conf, {'version', 'gen', 'source'}, C)
+  fields(K.conf, {'version', 'gen', 'source', 'limits'}, C)
   if not C.version and call('EXISTS', K.conf) == 0 then return {'no_lane', '0'} end
   if A.ifversion > 0 and tonumber(C.version) ~= A.ifversion then return {'version_mismatch', '0'} end
   local owner = not_mine()
@@ -29,6 +29,8 @@ local function delete()
   call('ZREM', K.due, A.lane)
   call('HDEL', K.state, 'opaused', 'bytes', 'hist', 'deadbytes', 'unknown', 'planned', 'vt', 'norecover', 'faulty', 'unfit', 'cool', 'good', 'breaker', 'adapt')
   W.epoch = int(S.epoch + 1)
+  local limits = parse_limits(C.limits)
+  if limits then W.tol = int(widest(limits, now)) .. ':0:' .. int(now) end -- for a lane of this name that is made meanwhile
   save_state()
   call('HSET', K.lanes, A.lane, int(generation()) .. '|0|' .. int(raw + A.keep))
   local last = tonumber(call('HGET', K.state, 'last') or '0') or 0

@@ -16,7 +16,9 @@ local function load_contract()
     weights = v[11], aging = figure(v[12]), when_paused = v[13], paused = v[14], keep_keys = figure(v[15]),
     keep_done = figure(v[16]), keep_dead = figure(v[17]), dead_max = figure(v[18]), breaker = v[19], delivery = v[20],
     adaptive = v[21], verify = v[22], list = parse_limits(v[3])}
-  return sound and C.list and 'ok' or 'faulty'
+  if sound and C.list then return 'ok' end
+  C.list = nil -- nobody may count on the rest
+  return 'faulty'
 end
 
 local function load_state()

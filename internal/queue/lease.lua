@@ -15,7 +15,7 @@ local function sort_out(chosen, n, raw_at, raw)
     local t = env and (tries[i] or parse_header(env))
     local fit = t and not (t.expiry > 0 and t.expiry <= raw_at(#good + 1))
     if not fit then b = b or new_batch() end
-    if not t then bury_unreadable(b, ids[i], env, {tenant = chosen[i].tenant, size = tries[i] and tries[i].size}, raw)
+    if not t then bury_unreadable(b, ids[i], env, tries[i] or {tenant = chosen[i].tenant}, raw)
     elseif not fit then end_expired(b, ids[i], t, 'leased', raw)
     else good[#good + 1] = {id = ids[i], t = t, env = env, tenant = chosen[i].tenant, start = chosen[i].start} end
   end

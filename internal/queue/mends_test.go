@@ -221,6 +221,37 @@ func TestStepBackThatNobodySaw(t *testing.T) {
 	}
 }
 
+// Such a step is no time that passes: slots that a slow worker may use late keep
+// the next ones apart for as long as without it.
+func TestStepBackForgetsNoTolerance(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(10), "", func(t *testing.T, b *bench) {
+		b.accept(newJobs(40, "")...)
+		first := b.turn(1)
+		b.pass(3 * time.Second)
+		slow := ClockView{Expect: first.Logical + 3_000_000, Width: 500_000}
+		b.turnAs("w2", Turn{Want: 3, Ahead: 400 * time.Millisecond, Clock: slow})
+		b.pass(500 * time.Millisecond)
+		if r := b.turn(9); len(r.Leases) == 0 || r.Tolerance < 500*time.Millisecond {
+			t.Fatalf("%d leases, each for %v", len(r.Leases), r.Tolerance)
+		}
+		b.pass(-time.Hour)
+		if r := b.turn(9); !r.Stepped {
+			t.Fatal("the step was not seen")
+		}
+		b.pass(200 * time.Millisecond)
+		r := b.turn(9)
+		if r.Tolerance < 500*time.Millisecond {
+			t.Errorf("slots for %v, and those before may be used 500 ms late", r.Tolerance)
+		}
+		for i := 1; i < len(r.Leases); i++ {
+			if gap := r.Leases[i].Slot - r.Leases[i-1].Slot; gap < 150_000 {
+				t.Errorf("slots %d µs apart", gap)
+			}
+		}
+	})
+}
+
 // A name that nobody may give, in the due index by accident, harms no other lane.
 func TestBadNameAmongTurns(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ local function learn(health, id, slot, kind, outcome, now)
   if b.phase == 'probing' then
     if id ~= b.id then return end
     if ok then write_breaker(b, 'closed', 0, 0, now, '') ; start_slowly(now) else open_breaker(b, b.n + 1, now, id, outcome) end
-  elseif b.phase == 'closed' and slot >= b.since then
+  elseif b.phase == 'closed' and (slot >= b.since or b.since > now) then -- it closed when the clock was ahead
     if ok and b.n > 0 then write_breaker(b, 'closed', 0, 0, b.since, '') end
     if ok then return end
     if b.n + 1 >= failures then open_breaker(b, 1, now, '', outcome) else write_breaker(b, 'closed', b.n + 1, 0, b.since, '') end

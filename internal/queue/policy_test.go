@@ -374,6 +374,20 @@ func TestContractEndsTheBreaker(t *testing.T) {
 	})
 }
 
+// One that was switched on while the clock was ahead, which nobody had seen yet, is not deaf for as long.
+func TestBreakerBeginsAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(1000), `"breaker":{"failures":0}`, func(t *testing.T, b *bench) {
+		b.pass(time.Hour)
+		b.apply(perSecond(1000), brittle)
+		b.pass(-time.Hour)
+		b.accept(newJobs(10, "")...)
+		l := b.lease(3)
+		b.holds("held", bad(l[0]), bad(l[1]), bad(l[2]))
+		b.shows("breaker_open")
+	})
+}
+
 // One that is switched off and on again starts closed, and hears only of what is
 // sent from then on; another change leaves it as it is.
 func TestBreakerSwitchedOffAndOnIsClean(t *testing.T) {

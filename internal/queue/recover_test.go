@@ -260,8 +260,8 @@ func TestMissingBodiesAreCounted(t *testing.T) {
 			ctx, b := context.Background(), openBench(t, "redis")
 			b.apply(perSecond(fast), "")
 			jobs := newJobs(10, "a")
-			if where == "waiting" {
-				for _, j := range jobs {
+			for i, j := range jobs {
+				if j.IdempotencyKey = fmt.Sprint("k", i); where == "waiting" {
 					j.Delay = time.Second
 				}
 			}
@@ -281,6 +281,9 @@ func TestMissingBodiesAreCounted(t *testing.T) {
 			d := b.dump()
 			if len(d.jobs) != 7 || len(d.ready)+len(d.waiting) > 0 || len(d.leased) != 7 || d.number("unreadable") != 3 || len(d.tries) != 7 {
 				t.Errorf("%d jobs, %d leased, %d ready, %d counted", len(d.jobs), len(d.leased), len(d.ready), d.number("unreadable"))
+			}
+			if where != "ready" && len(d.idemends) != 3 { // of a job that was never tried nothing else is known
+				t.Errorf("the keys of %d lost jobs end, want 3", len(d.idemends))
 			}
 		})
 	}

@@ -10,11 +10,12 @@ local FORM = string.format('%d', 4503599627370496) == '4503599627370496' and '%d
 local digit = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local function int(x) return digit[x] or string.format(FORM, x) end
 
--- finite reads a number that a script can go on with: damaged text, nan and
--- infinity are none.
+-- finite reads a number that a script can go on with: damaged text, nan, infinity
+-- and what is larger than any time or count are none.
+local LARGEST = 4e15 -- µs: the year 2096
 local function finite(text)
   local n = tonumber(text or '')
-  return n and n - n == 0 and n or nil
+  return n and n > -LARGEST and n < LARGEST and n or nil
 end
 
 -- fields reads named hash fields into a table; missing ones are false.

@@ -1,29 +1,7 @@
 -- limits: the list of a lane's limits and the slot that all of them allow.
 -- An algorithm is {load, save, lost, earliest, charge, refund, after}; a state is a small table.
-local MAX_TOLERANCE = 1000000 -- µs
--- A slot may lie MAX_HORIZON ahead and be used MAX_TOLERANCE late: for so long
--- beyond a window its tolerance keeps later slots apart.
-local MEMORY = 1400000 -- µs
-local MOST_LATE = 0.015 -- of the shortest window: what lateness of a worker may cost of the rate
-
--- track keeps the largest value of the present and the previous window, saved as cur:prev:since.
--- Only a turn, which knows what time to expect, moves it on (A.turns): another
--- call may see a step of the clock before it is mended, and would forget too early.
-local function track(saved, want, now, window)
-  local cur, prev, since = string.match(saved or '', '^(%d+):(%d+):(%d+)$')
-  if cur and not A.turns then return math.max(tonumber(cur), tonumber(prev), want), saved end
-  if not cur then cur, prev, since = want, 0, now
-  else
-    cur, prev, since = tonumber(cur), tonumber(prev), math.min(tonumber(since), now)
-    if now >= since + window then
-      prev = (now >= since + 2 * window) and 0 or cur
-      cur, since = want, now
-    else cur = math.max(cur, want) end
-  end
-  return math.max(cur, prev), int(cur) .. ':' .. int(prev) .. ':' .. int(since)
-end
-
 -- A limit with a scale counts in that part of a request.
+
 -- parse_limits reads "name,algorithm,rate,window µs,burst;" …; nil when any of it is damaged.
 local function parse_limits(text)
   local list, read = {}, 0
@@ -36,17 +14,10 @@ local function parse_limits(text)
   return list
 end
 
--- needed is the tolerance that the caller needs: what the contract gives, or the
--- width of its bounds and what its writes are late by, if it says so in A.late.
-local function needed(short)
-  local late = math.max(2000, math.min(A.late or 0, math.floor(short * MOST_LATE)))
-  return math.min(MAX_TOLERANCE, math.max(C.guard_us, A.width + late))
-end
-
 -- open_limits loads the state of each limit. The lane has one tolerance, the
 -- largest that callers of this and the previous of its shortest windows needed;
 -- it comes back with each grant. A limit spaces its slots by the largest that
--- may still be used within its own window.
+-- may still be used within its own window. A list may be opened again, at another time.
 local function open_limits(list, now)
   local names, short = {'last', 'tol'}, list[1].window
   for _, l in ipairs(list) do
@@ -56,16 +27,19 @@ local function open_limits(list, now)
   local saved = call('HMGET', K.state, unpack(names))
   local function tracked(i, value, window)
     local most, text = track(saved[i], value, now, window)
-    if text ~= saved[i] then W[names[i]] = text end
+    W[names[i]] = text ~= saved[i] and text or nil
     return most
   end
+  list.blind = not saved[2]
   list.last = finite(saved[1]) or 0
   list.saved = list.last
   list.tolerance = tracked(2, needed(short), short)
+  local furthest = math.max(list.last, now) + MEMORY + 1 -- that a state can lie
   for i, l in ipairs(list) do
     l.n = (l.window + tracked(2 * i + 2, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
     l.saved = saved[2 * i + 1]
     l.state = l.algo.load(l, l.saved, list.last)
+    if l.state.last > furthest then l.state = l.algo.load(l, nil, list.last) end -- damaged: it would hold the lane for ever
   end
 end
 

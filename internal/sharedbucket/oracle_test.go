@@ -10,6 +10,7 @@ type Twin struct {
 	saved     map[string]bucket  // by name of the limit
 	last      int64              // last slot granted
 	tolerance int64
+	blind     bool // nothing was known of the lane's tolerance
 }
 
 // TwinLimit is one limit of a Twin; algorithm is as in contracts.
@@ -24,7 +25,7 @@ type twinLimit struct {
 	bucket
 }
 
-// The same figures stand in limits.lua.
+// The same figures stand in tolerance.lua.
 const (
 	minTolerance = 2_000
 	memory       = 1_400_000
@@ -41,6 +42,7 @@ func (w *Twin) Open(limits []TwinLimit, now, guard, width int64) {
 	for _, l := range limits {
 		short = min(short, l.Window)
 	}
+	w.blind = !w.given.known
 	w.tolerance = w.given.track(min(MaxTolerance, max(guard, width+minTolerance)), now, short)
 	w.limits = w.limits[:0]
 	for _, l := range limits {
@@ -72,9 +74,6 @@ func (w *Twin) load(l TwinLimit, n int64) bucket {
 
 // Tolerance is what a write may be behind a slot granted now.
 func (w *Twin) Tolerance() int64 { return w.tolerance }
-
-// Last is the last slot granted.
-func (w *Twin) Last() int64 { return w.last }
 
 // Earliest is the first time from t on that every limit allows.
 func (w *Twin) Earliest(t int64) int64 {
@@ -129,10 +128,15 @@ func (w *Twin) Regrant(now, lead, horizon int64, n, keep int) []int64 {
 	return slots
 }
 
-// Lost treats the time up to the furthest slot that can have been granted as used up.
+// Lost treats the time up to the furthest slot that can have been granted as used
+// up, and where nobody knows how late that may be used, all of that.
 func (w *Twin) Lost(now int64) {
+	late := int64(0)
+	if w.blind {
+		late = MaxTolerance - w.tolerance
+	}
 	for _, l := range w.limits {
-		l.lost(now + MaxHorizon)
+		l.lost(now + MaxHorizon + late)
 	}
 	w.last = max(w.last, now+MaxHorizon)
 }

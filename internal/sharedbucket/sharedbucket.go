@@ -20,6 +20,8 @@ var (
 	leakyLua string
 	//go:embed token_bucket.lua
 	tokenLua string
+	//go:embed tolerance.lua
+	toleranceLua string
 	//go:embed limits.lua
 	limitsLua string
 	//go:embed slots.lua
@@ -35,6 +37,7 @@ func Parts() []redisdb.Part {
 		ClockLua(),
 		{Name: "leaky_bucket", Source: leakyLua},
 		{Name: "token_bucket", Source: tokenLua},
+		{Name: "tolerance", Source: toleranceLua},
 		{Name: "limits", Source: limitsLua},
 		{Name: "slots", Source: slotsLua},
 	}

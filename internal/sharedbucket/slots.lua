@@ -38,9 +38,10 @@ local function regrant(list, before, slots, n)
   for i = 1, n do each_limit(list, 'charge', slots[i]) end
 end
 
--- forget_slots treats the time up to the furthest possible slot as used up.
+-- forget_slots treats the time up to the furthest possible slot as used up. Where
+-- it is not known how late that may be used, the next slots lie behind all of that.
 local function forget_slots(list, now)
-  each_limit(list, 'lost', now + MAX_HORIZON)
+  each_limit(list, 'lost', now + MAX_HORIZON + (list.blind and MAX_TOLERANCE - list.tolerance or 0))
   list.last = math.max(list.last, now + MAX_HORIZON)
 end
 
