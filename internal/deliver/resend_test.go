@@ -241,6 +241,34 @@ func TestConnectionsDoNotLiveForEver(t *testing.T) {
 	}
 }
 
+// One of HTTP/2 that never has no request on it would else never end.
+func TestOldConnectionTakesNoMoreRequests(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration]int64{time.Hour: 1, time.Nanosecond: 2} {
+		begun, release := make(chan struct{}), make(chan struct{})
+		srv := serveBoth(t, 100, func(_ http.ResponseWriter, r *http.Request) {
+			if r.Method == "PUT" {
+				close(begun)
+				<-release
+			}
+		})
+		s := newSender(t, trust(srv.Server), func(c *Config) { c.MaxAge = age })
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			a := over2(srv.URL)
+			a.Job.Request.Method = "PUT"
+			wantOutcome(t, s.Send(background, a), job.OutcomeDelivered, true)
+		})
+		<-begun
+		wantOutcome(t, s.Send(background, over2(srv.URL)), job.OutcomeDelivered, true)
+		if n := srv.made.Load(); n != want {
+			t.Errorf("at most %v old: %d connections for two requests at once, want %d", age, n, want)
+		}
+		close(release)
+		wg.Wait()
+	}
+}
+
 // Cancelled early, a dial goes on and its connection serves a later slot.
 func TestDialOutlivesItsSend(t *testing.T) {
 	t.Parallel()
