@@ -12,18 +12,18 @@ import (
 // less is one clock being slewed, which new bounds follow.
 const stepSize = 50 * time.Millisecond
 
-// mayClaim says whether the worker could do anything with a lane.
+// mayClaim says whether the worker could do anything with a lane now.
 func (lp *loop) mayClaim(g *group) bool {
-	return !lp.stopping() && !g.claiming && lp.senders.share(0) > 0
+	return !lp.stopping() && !g.claiming && lp.senders.share(0) > 0 && g.flow.free() > 0
 }
 
 func (lp *loop) claim(g *group, now time.Duration) {
-	first, views := g.begin(now), lp.views(now)
+	first, views, room := g.begin(now), lp.views(now), min(queue.MaxClaim, g.flow.free())
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
-		c, err := lp.d.store.Claim(ctx, g.shards, first, queue.MaxClaim, &views)
+		c, err := lp.d.store.Claim(ctx, g.shards, first, room, &views)
 		rep := redisdb.Monotonic()
-		return func(lp *loop) { lp.claimed(g, c, err, now, req, rep) }
+		return func(lp *loop) { lp.claimed(g, c, err, room, now, req, rep) }
 	})
 }
 
@@ -43,8 +43,8 @@ func (lp *loop) view(shard int, now time.Duration) queue.ClockView {
 	return queue.ClockView{Expect: expect, Width: width}
 }
 
-// claimed takes in what a claim answered that was decided on at began.
-func (lp *loop) claimed(g *group, c queue.Claim, err error, began, req, rep time.Duration) {
+// claimed takes in what a claim answered that was decided on at began, for room lanes.
+func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req, rep time.Duration) {
 	g.claiming = false
 	if err != nil {
 		lp.failure(err, rep)
@@ -71,7 +71,7 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, began, req, rep time
 	}
 	g.spreadLooks(len(c.Lanes) > 0)
 	g.nextClaim, g.why = began+lookEvery, byTime
-	if len(c.Lanes) == queue.MaxClaim || again {
+	if len(c.Lanes) >= room || again {
 		g.nextClaim = rep
 	} else if c.Wait >= 0 {
 		g.planClaim(byEntry, rep+c.Wait+lp.part(g.spread))

@@ -20,8 +20,6 @@ const (
 	flushAt = 100
 	// backOff is the pause after a failure of Redis.
 	backOff = time.Second
-	// pipelines is how many pipelines of turns are under way at once.
-	pipelines = 4
 
 	minHorizon = 100 * time.Millisecond
 	maxHorizon = 400 * time.Millisecond

@@ -54,6 +54,9 @@ type fakeStore struct {
 	after func(op, lane string) error
 	// groups are the shards that a claim may look through; nil: all.
 	groups [][]int
+	// each is how long Redis is busy with a turn, one after the other.
+	each time.Duration
+	free time.Time // when it has done all that were asked for
 	// stall is how long a call waits in front of Redis. The lane of a claim is its first shard.
 	stall func(op, lane string) time.Duration
 }
@@ -99,6 +102,24 @@ func (s *fakeStore) run(op, lane string, f func() seen) (err error) {
 	return err
 }
 
+// atOnce is how many turns of a pipeline Redis reads, and does, before it looks for
+// what others ask.
+const atOnce = 9
+
+// work waits for the turns before these, and for as long as they take.
+func (s *fakeStore) work(turns int) {
+	s.mu.Lock()
+	if now := time.Now(); s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(time.Duration(turns) * s.each)
+	wait := time.Until(s.free)
+	s.mu.Unlock()
+	if wait > 0 {
+		pass(wait)
+	}
+}
+
 func (s *fakeStore) Groups() [][]int {
 	if s.groups != nil {
 		return s.groups
@@ -139,6 +160,9 @@ func (s *fakeStore) Turns(_ context.Context, worker string, turns []queue.Turn) 
 	replies := make([]queue.TurnReply, len(turns))
 	for i := range turns {
 		t := &turns[i]
+		if i%atOnce == 0 {
+			s.work(min(atOnce, len(turns)-i))
+		}
 		exec := func() seen {
 			replies[i] = s.turn(worker, t)
 			return seen{turn: *t, status: replies[i].Status, leases: len(replies[i].Leases)}

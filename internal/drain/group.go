@@ -33,8 +33,9 @@ const (
 type group struct {
 	shards []int
 	agenda agenda
-	turns  int // pipelines under way
-	trips  trips
+	flow   flow
+	trips  trips // of calls, there and back
+	backs  trips // from script to reply alone
 
 	claiming  bool
 	claimed   time.Duration // when the last claim began

@@ -33,7 +33,7 @@ func (lp *loop) stopped(now time.Duration) bool {
 	}
 	turns, claims := 0, 0
 	for _, g := range lp.groups {
-		turns += g.turns
+		turns += g.flow.under
 		if g.claiming {
 			claims++
 		}

@@ -9,7 +9,6 @@ import (
 type trips struct {
 	last [32]time.Duration
 	n    int
-	p50  time.Duration
 	p90  time.Duration
 }
 
@@ -19,14 +18,14 @@ func (t *trips) add(d time.Duration) {
 	sorted := t.last
 	n := min(t.n, len(t.last))
 	slices.Sort(sorted[:n])
-	t.p50, t.p90 = sorted[n/2], sorted[n*9/10]
+	t.p90 = sorted[n*9/10]
 }
 
 // lead is how far ahead of the script's time the first slot must be for its
-// job to arrive here in time: the way back, half of the median round trip. A later
-// arrival still has the tolerance.
+// job to arrive here in time, of trips from script to reply. A later arrival
+// still has the tolerance.
 func (t *trips) lead() time.Duration {
-	return min(max(t.p50/2, minLead), maxLead)
+	return min(max(t.p90, minLead), maxLead)
 }
 
 // horizon is how far ahead slots are asked for.
@@ -61,7 +60,7 @@ const marksFor = 10 * time.Second
 
 // lead is that of the round trip, and of two more while jobs of the lane need marks.
 func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
-	lead := l.group.trips.lead()
+	lead := l.group.backs.lead()
 	if l.marks > 0 && now-l.marks < marksFor {
 		lead *= 3
 	}

@@ -15,13 +15,13 @@ const maxLost = 4
 
 // turn sends the turns of some lanes in one pipeline.
 func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
-	g.turns++
+	g.flow.begin(len(turns))
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
 		replies := lp.d.store.Turns(ctx, lp.d.cfg.Worker, turns)
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
-			g.turns--
+			g.flow.end(len(turns), lp.queued(lanes[0].shard, req, rep), rep)
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
 			}
@@ -188,6 +188,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 		lp.d.log.Warn("Redis lost memory or was replaced; slots start late", "destination", l.name)
 	}
 	lp.observe(l.shard, req, rep, r.Logical)
+	l.group.backs.add(max(0, rep-lp.moment(l.shard, r.Logical, rep)))
 	l.confirmed, l.move, l.clockTries = "", 0, 0
 	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
 	l.timeout = r.Timeout
