@@ -5,7 +5,10 @@
 local function choose(n)
   if n <= 0 then return {} end
   local flat, queue = call('ZRANGE', K.tenants, 0, n - 1, 'WITHSCORES'), {}
-  for i = 1, #flat, 2 do queue[#queue + 1] = {name = flat[i], since = tonumber(flat[i + 1]), start = tonumber(flat[i + 1]), read = 0, taken = 0, next = 1, members = {}} end
+  for i = 1, #flat, 2 do
+    local since = tonumber(flat[i + 1])
+    queue[#queue + 1] = {name = flat[i], since = since, start = since, read = 0, taken = 0, next = 1, members = {}}
+  end
   local chunk, out = (#queue == 1) and n + 1 or math.ceil(n / math.max(1, #queue)) + 1, {}
   while #out < n and #queue > 0 do
     local best = 1

@@ -1,5 +1,5 @@
 -- ends: how jobs leave the lane. A batch collects the writes of many jobs.
-local ended = 0 -- jobs that this call ended, or ended otherwise
+local ended = 0 -- jobs that this call ended, and ended ones that it moved
 local MOST_BYTES = 819200 -- of bodies that a mechanism reads or moves in one call; a larger one goes alone
 local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
