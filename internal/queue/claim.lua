@@ -17,15 +17,16 @@ local function claim()
     K.due = KEYS[2 * i + 1]
     local now, raw, adj, sure = shard_clock(i)
     adjs[i + 1], time = int(adj), raw
-    local lanes = room > 0 and call('ZRANGEBYSCORE', K.due, '-inf', int(now), 'LIMIT', 0, room) or {}
+    local lanes, ahead = room > 0 and due(K.due, now, room) or {}, {}
     if lanes[1] then work_when_full() end
     for _, lane in ipairs(lanes) do
-      call('ZADD', K.due, int(sure + 1000000), lane)
+      ahead[#ahead + 1] = int(sure + 1000000) ; ahead[#ahead + 1] = lane
       out[#out + 1] = int(i) ; out[#out + 1] = lane
     end
+    write('ZADD', K.due, ahead)
     room = room - #lanes
-    local first = call('ZRANGE', K.due, 0, 0, 'WITHSCORES')
-    if first[2] and (not wait or first[2] - now < wait) then wait = math.max(0, first[2] - now) end
+    local first = first_score(K.due)
+    if first and (not wait or first - now < wait) then wait = math.max(0, first - now) end
   end
   return {int(time), wait and int(wait) or '', adjs, out}
 end

@@ -1,10 +1,10 @@
 -- ends: how jobs leave the lane. A batch collects the writes of many jobs.
-local ended = 0 -- jobs that this call ended
+local ended = 0 -- jobs that this call ended, and ended ones that it moved
 local MOST_BYTES = 819200 -- of bodies that a mechanism reads or moves in one call; a larger one goes alone
 local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
 local function new_batch()
-  return {gone = {}, unready = {}, unwait = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, undead = {}, keys = {}, tenants = {},
+  return {gone = {}, unready = {}, unwait = {}, unexpire = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, undead = {}, keys = {}, tenants = {},
     bytes = 0, hist = 0, deadbytes = 0, unknown = 0, told = {}}
 end
 
@@ -16,6 +16,7 @@ local function leave(b, id, t, where)
   b.gone[#b.gone + 1] = id
   if where == 'ready' then b.unready[#b.unready + 1] = {id = id, t = t} end
   if where == 'waiting' then b.unwait[#b.unwait + 1] = id end
+  if t.expiry ~= 0 then b.unexpire[#b.unexpire + 1] = id end
   b.tenants[t.tenant] = (b.tenants[t.tenant] or 0) + 1
   b.bytes = b.bytes + t.size
 end
@@ -77,7 +78,7 @@ local function flush(b, raw)
   write('HDEL', K.jobs, b.gone)
   write('HDEL', K.tries, b.gone)
   write('ZREM', K.leased, b.gone)
-  write('ZREM', K.expires, b.gone)
+  write('ZREM', K.expires, b.unexpire)
   write('ZREM', K.waiting, b.unwait)
   drop_dry(take_ready(b.unready))
   for tenant, n in pairs(b.tenants) do
@@ -91,5 +92,5 @@ local function flush(b, raw)
   bump('bytes', -b.bytes) ; bump('hist', b.hist) ; bump('deadbytes', b.deadbytes)
   if b.unknown ~= 0 then bump('unknown', b.unknown) end
   for what, n in pairs(b.told) do count(what, n) end
-  ended = ended + #b.gone
+  ended = ended + #b.gone + #b.undead
 end

@@ -24,8 +24,8 @@ local function put_ready(jobs)
     seen[j.t.tenant] = true
   end
   for tenant in pairs(seen) do
-    if not call('ZSCORE', K.tenants, tenant) then
-      local finish = tonumber(call('ZSCORE', K.finish, tenant) or '')
+    if not score_of(K.tenants, tenant) then
+      local finish = score_of(K.finish, tenant)
       if finish then started[#started + 1] = tenant end
       start[#start + 1] = real(math.max(S.vt, finish or 0)) ; start[#start + 1] = tenant
     end
@@ -71,23 +71,26 @@ end
 
 -- give_back undoes the charge of n[tenant] slots, for tenants that have ready jobs again.
 local function give_back(n)
-  for tenant, k in pairs(n) do call('ZINCRBY', K.tenants, real(-k / weight(tenant)), tenant) end
+  for tenant, k in pairs(n) do write('ZINCRBY', K.tenants, {real(-k / weight(tenant)), tenant}) end
 end
 
--- charge_tenants lets tenants pay for n[tenant] slots; vt is the start of the last one served.
+-- charge_tenants lets tenants, as choose read them, pay for n[tenant] slots; vt is the start of the last one served.
 local function charge_tenants(n, vt)
   local add, fin, dry = {}, {}, {}
-  for tenant, k in pairs(n) do
-    local finish = tonumber(call('ZSCORE', K.tenants, tenant) or '0') + k / weight(tenant)
-    local z = (#first_members(tenant, 0, 1) > 0) and add or fin
-    if z == fin then dry[#dry + 1] = tenant end
-    z[#z + 1] = real(finish) ; z[#z + 1] = tenant
+  if vt and vt > S.vt then S.vt, W.vt = vt, real(vt) end
+  for q, k in pairs(n) do
+    local finish, more = q.since + k / weight(q.name), q.read > q.taken or q.more and #first_members(q.name, 0, 1) > 0
+    if more then add[#add + 1] = real(finish) ; add[#add + 1] = q.name
+    else
+      dry[#dry + 1] = q.name
+      if finish > S.vt then fin[#fin + 1] = real(finish) ; fin[#fin + 1] = q.name end
+    end
   end
   write('ZREM', K.tenants, dry)
   write('ZADD', K.tenants, add)
   write('ZADD', K.finish, fin)
-  if vt and vt > S.vt then S.vt, W.vt = vt, real(vt) end
-  call('ZREMRANGEBYSCORE', K.finish, '-inf', real(S.vt))
+  -- Those of this call lie behind vt.
+  if #fin == 0 or size_of(K.finish) > #fin / 2 then write('ZREMRANGEBYSCORE', K.finish, {'-inf', real(S.vt)}) end
   -- Tenants that come once each never move vt: the largest debts are kept.
-  if #fin > 0 then call('ZREMRANGEBYRANK', K.finish, 0, -1 - MOST_FINISHED) end
+  if #fin > 0 and size_of(K.finish) > MOST_FINISHED then write('ZREMRANGEBYRANK', K.finish, {0, -1 - MOST_FINISHED}) end
 end

@@ -22,11 +22,14 @@ local function load_contract()
 end
 
 local function load_state()
+  local limits = C.list and limit_fields(C.list) or {}
   local v = call('HMGET', K.state, 'srv', 'vt', 'epoch', 'planned', 'norecover', 'opaused', 'bytes', 'hist', 'deadbytes', 'order',
-    'faulty', 'cool', 'good', 'breaker', 'adapt', 'unknown')
+    'faulty', 'cool', 'good', 'breaker', 'adapt', 'unknown', 'occupied', 'granted', 'accepted', unpack(limits))
   S = {srv = v[1], vt = finite(v[2]) or 0, epoch = finite(v[3]) or 0, planned = finite(v[4]), norecover = finite(v[5]) or 0,
     opaused = v[6], bytes = finite(v[7]) or 0, hist = finite(v[8]) or 0, deadbytes = finite(v[9]) or 0, order = finite(v[10]) or 0,
-    faulty = v[11], cool = finite(v[12]) or 0, good = finite(v[13]) or 0, breaker = v[14], adapt = v[15], unknown = finite(v[16]) or 0}
+    faulty = v[11], cool = finite(v[12]) or 0, good = finite(v[13]) or 0, breaker = v[14], adapt = v[15], unknown = finite(v[16]) or 0,
+    occupied = finite(v[17]), granted = finite(v[18]) or 0, accepted = finite(v[19]) or 0}
+  for i, name in ipairs(limits) do S[name] = v[19 + i] end
   if C.list then follow(C.list) end
 end
 
@@ -47,12 +50,10 @@ local function bump(name, by)
   W[name] = int(S[name])
 end
 
--- total adds to totals, which nothing in the scripts reads; of a count the reply tells as well.
-local function total(name, by) if by ~= 0 then call('HINCRBY', K.state, name, by) end end
-
+-- count adds to a total, which nothing in the scripts reads; the reply tells of it as well.
 local counted = {} -- name, number …
 local function count(name, by)
   if by == 0 then return end
-  total(name, by)
+  call('HINCRBY', K.state, name, by)
   counted[#counted + 1] = name ; counted[#counted + 1] = int(by)
 end

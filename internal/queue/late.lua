@@ -28,8 +28,8 @@ local function revive(r, t, now, raw)
   call('HSET', K.tries, r.id, format_try(t))
   call('HINCRBY', K.tenantjobs, t.tenant, 1)
   bump('bytes', t.size)
-  if t.expiry > 0 then call('ZADD', K.expires, int(t.expiry), r.id) end
-  if r.delay > 0 then call('ZADD', K.waiting, int(now + r.delay), r.id) else put_ready({{id = r.id, t = t}}) end
+  if t.expiry > 0 then write('ZADD', K.expires, {int(t.expiry), r.id}) end
+  if r.delay > 0 then write('ZADD', K.waiting, {int(now + r.delay), r.id}) else put_ready({{id = r.id, t = t}}) end
   return true
 end
 

@@ -8,7 +8,10 @@
 local function sort_out(chosen, n, raw_at, raw)
   local ids, members, good, b = {}, {}, {}, nil
   if n == 0 then return good, members end
-  for i = 1, n do ids[i], members[i] = chosen[i].id, chosen[i].member end
+  for i = 1, n do
+    local q = chosen[i].queue
+    ids[i], members[i], q.taken = chosen[i].id, chosen[i].member, q.taken + 1
+  end
   local envs, tries = call('HMGET', K.jobs, unpack(ids)), tries_of(ids)
   for i = 1, n do
     local env = envs[i]
@@ -17,7 +20,7 @@ local function sort_out(chosen, n, raw_at, raw)
     if not fit then b = b or new_batch() end
     if not t then bury_unreadable(b, ids[i], env, tries[i] or {tenant = chosen[i].tenant}, raw)
     elseif not fit then end_expired(b, ids[i], t, 'leased', raw)
-    else good[#good + 1] = {id = ids[i], t = t, env = env, tenant = chosen[i].tenant, start = chosen[i].start} end
+    else good[#good + 1] = {id = ids[i], t = t, env = env, queue = chosen[i].queue, start = chosen[i].start} end
   end
   return good, members, b
 end
@@ -31,7 +34,7 @@ local function grant_jobs(good, slots, list)
     leased[#leased + 1] = int(slot + list.tolerance + C.timeout + 5000000) ; leased[#leased + 1] = g.id
     tries[#tries + 1] = g.id ; tries[#tries + 1] = format_try(t)
     if t.expiry > 0 then unexpire[#unexpire + 1] = g.id end
-    paid[g.tenant] = (paid[g.tenant] or 0) + 1
+    paid[g.queue] = (paid[g.queue] or 0) + 1
     vt = g.start
     list.last = math.max(list.last, slot)
   end
@@ -58,9 +61,9 @@ end
 
 local function lease(list, now, raw)
   if A.want <= 0 then return {}, A.short == 1 and short_of_senders(list, now) or 'none' end
-  local room = C.cap - call('ZCARD', K.leased)
+  local room = C.cap - size_of(K.leased)
   if room <= 0 then return {}, 'cap' end
-  if call('ZCARD', K.tenants) == 0 then return {}, 'empty' end
+  if size_of(K.tenants) == 0 then return {}, 'empty' end
   local from, probing, failed = sends_from(now), is_probing()
   if not from or from > now + A.horizon then return {}, 'held' end
   local before, want, lead = snapshot(list), probing and 1 or math.min(A.want, room), math.max(A.lead, from - now)

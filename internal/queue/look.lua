@@ -1,24 +1,18 @@
 -- look: when this lane must be looked at next, and its entry in the shard's due index.
 local KEPT = 50000 -- µs by which a kept lane's entry is behind its look
 
-local function first_score(key)
-  local z = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  return z[2] and tonumber(z[2])
-end
-
 -- next_look is the earliest time at which anything can happen; nil when nothing can.
 local function next_look(list, now, raw, paused, why)
-  local t
+  local t, deadline = nil, first_score(K.leased)
   local function at(x) if x and (not t or x < t) then t = x end end
   if not paused then
     local from = sends_from(now)
-    if from and call('ZCARD', K.tenants) > 0 and call('ZCARD', K.leased) < C.cap then
+    if from and size_of(K.tenants) > 0 and size_of(K.leased) < C.cap then
       if (why == 'more' or why == 'senders') and from <= now then at(now)
       else at(earliest(list, math.max(now + A.lead, from)) - A.horizon / 2) end
     end
     at(first_score(K.waiting))
   end
-  local deadline = first_score(K.leased)
   if deadline then at(math.max(deadline, S.norecover)) end
   local expiry = first_score(K.expires)
   if expiry then at(expiry - raw + now) end

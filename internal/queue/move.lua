@@ -1,6 +1,6 @@
 -- move: waits that ended, jobs that expired.
 local function promote(now, raw)
-  local ids = call('ZRANGEBYSCORE', K.waiting, '-inf', int(now), 'LIMIT', 0, MANY)
+  local ids = due(K.waiting, now, MANY)
   if #ids == 0 then return end
   local tries, moved, ready, b = tries_of(ids), {}, {}, new_batch()
   for i, id in ipairs(ids) do
@@ -24,14 +24,11 @@ end
 
 -- expire ends up to MANY jobs whose time is over; leased ones are not in the index.
 local function expire(raw)
-  local ids = call('ZRANGEBYSCORE', K.expires, '-inf', int(raw), 'LIMIT', 0, MANY)
+  local ids = due(K.expires, raw, MANY)
   if #ids == 0 then return 0 end
-  local tries, b = tries_of(ids), new_batch()
+  local tries, waits, b = tries_of(ids), call('ZMSCORE', K.waiting, unpack(ids)), new_batch()
   for i, id in ipairs(ids) do
-    local t = tries[i]
-    if t then
-      end_expired(b, id, t, call('ZSCORE', K.waiting, id) and 'waiting' or 'ready', raw)
-    end
+    if tries[i] then end_expired(b, id, tries[i], waits[i] and 'waiting' or 'ready', raw) end
   end
   write('ZREM', K.expires, ids)
   flush(b, raw)

@@ -18,10 +18,11 @@ end
 
 -- known_ids answers the same for the ids of a push. They are mostly new, so all
 -- are looked for at once: no body is read that the call does not bring as well.
-local function known_ids(jobs)
+local function known_ids(jobs, depth)
   local ids, out = {}, {}
   for i, j in ipairs(jobs) do ids[i] = j.id end
-  local live, done, dead = call('HMGET', K.jobs, unpack(ids)), call('HMGET', K.done, unpack(ids)), call('HMGET', K.deadjobs, unpack(ids))
+  local live = depth > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
+  local done, dead = call('HMGET', K.done, unpack(ids)), call('HMGET', K.deadjobs, unpack(ids))
   for i, id in ipairs(ids) do
     if live[i] then out[id] = live_state(id) else out[id] = ended_state(done[i] or dead[i]) end
   end
@@ -70,11 +71,13 @@ end
 local function open_queue(raw, size)
   local q = {depth = call('HLEN', K.jobs), bytes = S.bytes, added = {}, count = {}, ready = 0}
   if (q.depth + A.n > C.capacity or q.bytes + size > C.max_bytes) and expire(raw) > 0 then q.depth = call('HLEN', K.jobs) ; q.bytes = S.bytes end
+  local none = q.depth == 0 -- what is of jobs is empty then
+  if none then R[K.leased], R[K.waiting], R[K.expires] = {size = 0}, {size = 0}, {size = 0} end
   q.own = function(tenant)
-    if not q.count[tenant] then q.count[tenant] = tonumber(call('HGET', K.tenantjobs, tenant) or '0') end
+    if not q.count[tenant] then q.count[tenant] = none and 0 or tonumber(call('HGET', K.tenantjobs, tenant) or '0') end
     return q.count[tenant]
   end
-  q.ready = call('ZCARD', K.ready)
-  q.tenants = call('ZCARD', K.tenants)
+  q.tenants = size_of(K.tenants)
+  q.ready = q.tenants > 0 and call('ZCARD', K.ready) or 0
   return q
 end

@@ -27,7 +27,7 @@ local function store(w)
   bump('hist', -230 * save_keys(w.keys))
   bump('bytes', w.size)
   W.order = int(w.order)
-  total('accepted', #w.jobs / 2)
+  bump('accepted', #w.jobs / 2)
 end
 
 local PROBE = 1000000 -- µs that an answer to a probe is taken to need
@@ -36,7 +36,7 @@ local PROBE = 1000000 -- µs that an answer to a probe is taken to need
 local function next_place(list, now, paused)
   if paused then return 30000000 end
   local wait = earliest(list, math.max(now + A.lead, sends_from(now) or now + PROBE)) - now
-  if call('ZCARD', K.tenants) > 0 or call('ZCARD', K.leased) > 0 then return wait end
+  if size_of(K.tenants) > 0 or size_of(K.leased) > 0 then return wait end
   return math.max(wait, (first_score(K.waiting) or now) - now)
 end
 
@@ -59,8 +59,8 @@ local function push()
     if jobs[i].key ~= NO_KEY then hashes[#hashes + 1] = jobs[i].key end
   end
   local q = open_queue(raw, size)
-  trim(raw, FEW + 2 * ended)
-  local known, ids = load_keys(hashes, raw), known_ids(jobs)
+  trim_after(raw)
+  local known, ids = load_keys(hashes, raw), known_ids(jobs, q.depth)
   local w = {jobs = {}, tries = {}, waiting = {}, expires = {}, ready = {}, keys = {}, tenants = {}, size = 0,
     order = math.max(now, S.order)}
   for i, j in ipairs(jobs) do

@@ -36,7 +36,7 @@ end
 -- 'delivered' is believed while nobody else holds the job.
 local function recover(now, raw)
   if now < S.norecover then return end
-  local ids = call('ZRANGEBYSCORE', K.leased, '-inf', int(now), 'LIMIT', 0, MANY)
+  local ids = due(K.leased, now, MANY)
   if #ids == 0 then return end
   local tries, back, b = tries_of(ids), {}, new_batch()
   for i, id in ipairs(ids) do

@@ -42,7 +42,7 @@ end
 -- occupy keeps how long jobs hold a sender, from slot to result, as a mean in which the last fifty count most.
 local function occupy(n, sum)
   if n == 0 then return end
-  local old = finite(call('HGET', K.state, 'occupied'))
+  local old = S.occupied
   local part = old and math.min(1, n / 50) or 1
   W.occupied = int(math.max(0, (old or 0) + (sum / n - (old or 0)) * part))
 end

@@ -43,7 +43,7 @@ local function survey_lane(now, raw, known)
   if status == 'faulty' then return out end
   local pushed = c[1] > 0 and pushed_at()
   out[11], out[12], out[13] = pushed and int(math.max(0, now - pushed)) or '', int(C.capacity), int(C.max_bytes)
-  out[14], out[15] = int(finite(call('HGET', K.state, 'occupied')) or 0), int(C.version) .. '.' .. int(C.gen)
+  out[14], out[15] = int(S.occupied or 0), int(C.version) .. '.' .. int(C.gen)
   open_limits(C.list, now)
   for _, l in ipairs(C.list) do
     for _, v in ipairs({l.name, int(l.rate), int(l.window * (l.scale or 1)), int(l.n)}) do out[#out + 1] = v end

@@ -55,7 +55,7 @@ local function oldest_dead(raw, few)
   return ids
 end
 
--- trim removes up to few entries of each kind: more than one call can add, or they would grow for ever.
+-- trim removes up to few entries of each kind.
 local function trim(raw, few)
   drop_done(call('ZRANGEBYSCORE', K.doneends, '-inf', int(raw), 'LIMIT', 0, few))
   drop_keys(call('ZRANGEBYSCORE', K.idemends, '-inf', int(raw), 'LIMIT', 0, few))
@@ -68,3 +68,7 @@ local function trim(raw, few)
   drop_dead(dead, raw)
   count('trimmed_dead', #dead)
 end
+
+-- trim_after trims what the call has made grow, by more than that, or it would grow for ever.
+-- A call that ended nothing leaves it to the others and to the sweep.
+local function trim_after(raw) if ended > 0 then trim(raw, FEW + 2 * ended) end end

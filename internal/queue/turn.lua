@@ -10,7 +10,7 @@ end
 -- spare_leases puts off recovery when the lane was not looked at, or its server changed.
 local function spare_leases(now, lost, list)
   if not lost and not (S.planned and now > S.planned + LATE) then return end
-  if call('ZCARD', K.leased) == 0 then return end
+  if size_of(K.leased) == 0 then return end
   S.norecover = now + C.timeout + list.tolerance + 5000000
   W.norecover = int(S.norecover)
 end
@@ -22,7 +22,7 @@ local function holder(list, t)
     local e = l.algo.earliest(l, l.state, t)
     if e > furthest then furthest, name = e, l.name end
   end
-  return call('ZCARD', K.tenants) > 0 and name or ''
+  return size_of(K.tenants) > 0 and name or ''
 end
 
 local function turn()
@@ -65,14 +65,14 @@ local function turn()
   recover(now, raw)
   promote(now, raw)
   local expired = expire(raw)
-  trim(raw, FEW + 2 * ended)
   local paused, leases, why = is_paused(), {}, 'paused'
   if not paused then leases, why = lease(list, now, raw) end
+  trim_after(raw)
   save_limits(list)
   local look = next_look(list, now, raw, paused, why)
   if expired == MANY then look = now end
   if looks then plan_turn(look, A.keep and why ~= 'senders') else plan_earlier(look, now) end
-  total('granted', #leases)
+  if #leases > 0 then bump('granted', #leases) end
   local held = why == 'slot' and holder(list, now + A.lead) or ''
   save_state()
   return {'ok', int(now), int(adj), stepped and 1 or 0, lost and 1 or 0, int(S.epoch), int(C.version), int(C.gen),

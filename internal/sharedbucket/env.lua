@@ -1,7 +1,8 @@
 -- env: what every part uses. A holds the call's arguments (set by the script's
--- first part), C the contract, S the state as read, W the state to write at the end.
+-- first part), C the contract, S the state as read, W the state to write at the end,
+-- R what was read of sorted sets: key -> {first, size}.
 local call = redis.call
-local A, C, S, W = {}, {}, {}, {}
+local A, C, S, W, R = {}, {}, {}, {}, {}
 
 -- int formats an integer in microseconds; tostring and .. would lose digits.
 -- Formatting is much of what a turn costs: %d takes half the time of %.0f, where it
@@ -24,9 +25,48 @@ local function fields(key, names, into)
   for i, n in ipairs(names) do into[n] = v[i] end
 end
 
--- write sends one variadic command, cut so that unpack never overflows.
+-- write sends one variadic command, cut so that unpack never overflows. Of a sorted
+-- set that is remembered it forgets the first score, and goes on counting the members.
+local GROWS = {ZADD = 1, ZREM = -1, ZREMRANGEBYSCORE = -1, ZREMRANGEBYRANK = -1} -- by what they answer
 local function write(command, key, args)
-  for i = 1, #args, 1000 do call(command, key, unpack(args, i, math.min(i + 999, #args))) end
+  for i = 1, #args, 1000 do
+    local n, r = call(command, key, unpack(args, i, math.min(i + 999, #args))), R[key]
+    if r then r.first, r.size = nil, r.size and GROWS[command] and r.size + GROWS[command] * n end
+  end
+end
+
+-- first_score and size_of ask once for what they remember until a write, which therefore
+-- goes through write: half of what a call costs is asking.
+local function first_score(key)
+  local r = R[key] or {}
+  R[key] = r
+  if r.size == 0 then return nil end
+  if r.first == nil then
+    local z = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    r.first = tonumber(z[2] or '') or false
+    if not z[2] then r.size = 0 end
+  end
+  return r.first or nil
+end
+
+local function size_of(key)
+  local r = R[key] or {}
+  R[key] = r
+  r.size = r.size or call('ZCARD', key)
+  return r.size
+end
+
+-- score_of is the score of a member, if any.
+local function score_of(key, member)
+  if R[key] and R[key].size == 0 then return nil end
+  return tonumber(call('ZSCORE', key, member) or '')
+end
+
+-- due lists up to n members whose score has come.
+local function due(key, time, n)
+  local first = first_score(key)
+  if not first or first > time then return {} end
+  return call('ZRANGEBYSCORE', key, '-inf', int(time), 'LIMIT', 0, n)
 end
 
 -- work_when_full lets a full server take the writes of this call: it refuses a

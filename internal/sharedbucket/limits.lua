@@ -14,30 +14,35 @@ local function parse_limits(text)
   return list
 end
 
--- open_limits loads the state of each limit. The lane has one tolerance, the
+-- limit_fields names what the state holds of the limits.
+local function limit_fields(list)
+  local names = {'last', 'tol'}
+  for _, l in ipairs(list) do names[#names + 1] = 'l:' .. l.name ; names[#names + 1] = 't:' .. l.name end
+  return names
+end
+
+-- open_limits loads the state of each limit, from what is read already if it is there. The lane has one tolerance, the
 -- largest that callers of this and the previous of its shortest windows needed;
 -- it comes back with each grant. A limit spaces its slots by the largest that
 -- may still be used within its own window. A list may be opened again, at another time.
 local function open_limits(list, now)
-  local names, short = {'last', 'tol'}, list[1].window
-  for _, l in ipairs(list) do
-    names[#names + 1] = 'l:' .. l.name ; names[#names + 1] = 't:' .. l.name
-    short = math.min(short, l.window)
-  end
-  local saved = call('HMGET', K.state, unpack(names))
-  local function tracked(i, value, window)
-    local most, text = track(saved[i], value, now, window)
-    W[names[i]] = text ~= saved[i] and text or nil
+  local short, unread = list[1].window, {}
+  for _, l in ipairs(list) do short = math.min(short, l.window) end
+  for _, n in ipairs(limit_fields(list)) do if S[n] == nil then unread[#unread + 1] = n end end
+  if #unread > 0 then fields(K.state, unread, S) end
+  local function tracked(name, value, window)
+    local most, text = track(S[name], value, now, window)
+    W[name] = text ~= S[name] and text or nil
     return most
   end
-  list.blind = not saved[2]
-  list.last = finite(saved[1]) or 0
+  list.blind = not S.tol
+  list.last = finite(S.last) or 0
   list.saved = list.last
-  list.tolerance = tracked(2, needed(short), short)
+  list.tolerance = tracked('tol', needed(short), short)
   local furthest = math.max(list.last, now) + MEMORY + 1 -- that a state can lie
-  for i, l in ipairs(list) do
-    l.n = (l.window + tracked(2 * i + 2, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
-    l.saved = saved[2 * i + 1]
+  for _, l in ipairs(list) do
+    l.n = (l.window + tracked('t:' .. l.name, list.tolerance, l.window + MEMORY)) * (l.scale or 1)
+    l.saved = S['l:' .. l.name]
     l.state = l.algo.load(l, l.saved, list.last)
     if l.state.last > furthest then l.state = l.algo.load(l, nil, list.last) end -- damaged: it would hold the lane for ever
   end

@@ -52,6 +52,10 @@ local function inherit(list, old, now)
   for _, l in ipairs(old or {}) do had[l.name] = true end
   for _, l in ipairs(list) do
     local t = math.max(old and most or remembered('tol', l.window + MEMORY, now), known(l, now))
-    if t > 0 and not had[l.name] and not l.scale then call('HSET', K.state, 't:' .. l.name, int(t) .. ':0:' .. int(now)) end
+    if t > 0 and not had[l.name] and not l.scale then
+      local field, text = 't:' .. l.name, int(t) .. ':0:' .. int(now)
+      call('HSET', K.state, field, text)
+      S[field] = text
+    end
   end
 end
