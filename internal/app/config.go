@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"tundish/internal/destination"
 	"tundish/internal/job"
 	"tundish/internal/redisdb"
@@ -21,14 +23,15 @@ import (
 // Common holds the flags of both services. All values are text until Validate
 // has looked at them, so that every bad one is reported at once.
 type Common struct {
-	RedisURL     string `name:"redis-url" default:"redis://127.0.0.1:6379/0" help:"Redis: redis://, rediss://, unix://; several hosts make a Cluster; redis+sentinel://h1,h2/master."`
-	RedisURLFile string `name:"redis-url-file" help:"File that holds the Redis URL, instead of --redis-url."`
-	SealKeys     string `name:"seal-keys" help:"File of keys that seal secrets given through the API: lines of <key id>:<base64 of 32 bytes>; the first seals, all open."`
-	Namespace    string `default:"default" help:"Two installations on one Redis never meet when their namespaces differ."`
-	LogLevel     string `name:"log-level" default:"info" help:"debug, info, warn or error."`
-	LogFormat    string `name:"log-format" default:"text" help:"text or json."`
-	Pprof        bool   `help:"Serve /debug/pprof on the admin address."`
-	Check        bool   `help:"Validate flags and files, and exit."`
+	RedisURL     string           `name:"redis-url" default:"redis://127.0.0.1:6379/0" help:"Redis: redis://, rediss://, unix://; several hosts make a Cluster; redis+sentinel://h1,h2/master."`
+	RedisURLFile string           `name:"redis-url-file" help:"File that holds the Redis URL, instead of --redis-url."`
+	SealKeys     string           `name:"seal-keys" help:"File of keys that seal secrets given through the API: lines of <key id>:<base64 of 32 bytes>; the first seals, all open."`
+	Namespace    string           `default:"default" help:"Two installations on one Redis never meet when their namespaces differ."`
+	LogLevel     string           `name:"log-level" default:"info" help:"debug, info, warn or error."`
+	LogFormat    string           `name:"log-format" default:"text" help:"text or json."`
+	Pprof        bool             `help:"Serve /debug/pprof on the admin address."`
+	Check        bool             `help:"Validate flags and files, and exit."`
+	Version      kong.VersionFlag `env:"-" help:"Show the version, and exit."`
 
 	sealKeys *secret.Keyring // of SealKeys; nil: none
 	fitEvery time.Duration   // how often the settings of Redis are looked at; 0: as usual

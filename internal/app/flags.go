@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -13,9 +14,9 @@ import (
 
 // Parse fills cfg from the command line and the environment of the process.
 // When that cannot be, it says why and ends the process, and so it does after
-// --help.
+// --help or --version.
 func Parse(cfg any, program, description string) {
-	err := parse(cfg, program, description, os.Args[1:], os.Stdout)
+	err := parse(cfg, program, description, os.Args[1:], os.Stdout, os.Exit)
 	if err == nil {
 		return
 	}
@@ -32,9 +33,10 @@ func report(w io.Writer, err error) {
 
 // parse reports everything at once: what the parser would stop at, one by one,
 // and what Validate says of the values.
-func parse(cfg any, program, description string, args []string, stdout io.Writer) error {
+func parse(cfg any, program, description string, args []string, stdout io.Writer, exit func(int)) error {
 	parser, err := kong.New(cfg, kong.Name(program), kong.Description(description), kong.DefaultEnvars("TUNDISH"),
-		kong.Writers(stdout, io.Discard), kong.Exit(func(code int) { os.Exit(code) }))
+		kong.Vars{"version": fmt.Sprintf("%s %s (%s, %s/%s)", program, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)},
+		kong.Writers(stdout, io.Discard), kong.Exit(exit))
 	if err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func TestParseTellsEverythingAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var cfg WorkerConfig
-			err := parse(&cfg, "worker", "", c.args, io.Discard)
+			err := parse(&cfg, "worker", "", c.args, io.Discard, os.Exit)
 			if err == nil {
 				t.Fatal("taken")
 			}
@@ -47,7 +48,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	var cfg WorkerConfig
 	args := []string{"--stop-grace", "3s", "--pprof", "--check=no", "--allow-private-targets", "127.0.0.1,10.0.0.0/8", "--log-level=debug"}
-	if err := parse(&cfg, "worker", "", args, io.Discard); err != nil {
+	if err := parse(&cfg, "worker", "", args, io.Discard, os.Exit); err != nil {
 		t.Fatal(err)
 	}
 	if cfg.grace != 3*time.Second || !cfg.Pprof || cfg.Check || len(cfg.allow) != 2 || cfg.LogLevel != "debug" || cfg.concurrency != 1000 {
@@ -60,7 +61,7 @@ func TestParseEnvironment(t *testing.T) { //nolint:paralleltest // it sets varia
 	t.Setenv("TUNDISH_STOP_GRACE", "-1s")
 	t.Setenv("TUNDISH_CONCURRENCY", "7")
 	var cfg WorkerConfig
-	err := parse(&cfg, "worker", "", nil, io.Discard)
+	err := parse(&cfg, "worker", "", nil, io.Discard, os.Exit)
 	for _, want := range []string{"TUNDISH_PPROF: ", "--stop-grace: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
@@ -101,6 +102,21 @@ func TestCheckTellsEveryProblemOfTheFiles(t *testing.T) {
 	for line := range strings.Lines(stderr.String()) {
 		if strings.Count(line, "/destinations/0") > 1 || strings.Count(line, "/producers/0") > 1 {
 			t.Errorf("two problems in one line: %s", line)
+		}
+	}
+}
+
+// What runs says what it is, in the line that tundish version prints.
+func TestParseVersion(t *testing.T) {
+	t.Parallel()
+	for program, cfg := range map[string]any{"worker": &WorkerConfig{}, "enqueuer": &EnqueuerConfig{}} {
+		var out bytes.Buffer
+		code := -1
+		if err := parse(cfg, program, "", []string{"--version"}, &out, func(c int) { code = c }); err != nil {
+			t.Error(err)
+		}
+		if !strings.HasPrefix(out.String(), program+" "+Version+" (go") || strings.Count(out.String(), "\n") != 1 || code != 0 {
+			t.Errorf("exit %d after %q", code, out.String())
 		}
 	}
 }

@@ -122,6 +122,9 @@ func (s *session) do(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
+	if slices.Equal(args, []string{"--version"}) { // what most programs know
+		args = []string{"version"}
+	}
 	chosen, err := parser.Parse(joined(parser, args))
 	if err != nil {
 		return &usageError{[]string{err.Error() + "; see tundish --help"}}

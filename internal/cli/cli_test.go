@@ -74,6 +74,7 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	w := world{programs: Programs{Version: "1.2.3"}}
 	w.run(t.Context(), "version").want(t, exitDone, "tundish 1.2.3 (go", "")
+	w.run(t.Context(), "--version").want(t, exitDone, "tundish 1.2.3 (go", "")
 	w.run(t.Context(), "version", "-o", "name").want(t, exitDone, "1.2.3\n", "")
 	world{}.run(t.Context(), "version", "-o", "yaml").want(t, exitDone, "version: dev\n", "")
 }
