@@ -67,6 +67,7 @@ local function act()
   local w = new_work(now)
   local verdicts, decided = do_all(jobs, w, raw)
   write_work(w, raw)
+  trim_after(raw)
   if key then note_step(key, jobs, verdicts, decided, raw) end
   local paused = is_paused()
   if #w.jobs > 0 then plan_earlier(next_look(C.list, now, raw, paused, 'empty'), now) end

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tundish/internal/job"
 )
 
 // What a call remembers of a sorted set holds only if every write is seen.
@@ -52,6 +54,40 @@ func TestLookAfterACallThatMovesEverything(t *testing.T) {
 				t.Errorf("look %d, want the end of the wait %d", r.Look, want)
 			}
 			b.checkDump()
+		})
+	}
+}
+
+// Entries whose jobs are lost take nothing from the look of a job that comes under the same id.
+func TestLookOfAPushOverWhatIsLeftOfLostJobs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		key   string
+		job   func(j *job.Job)
+		pause bool
+	}{
+		"waiting": {key: "waiting", job: func(j *job.Job) { j.Delay = time.Minute }},
+		"expires": {key: "expires", job: func(j *job.Job) { j.ExpiresIn = time.Minute }, pause: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, perSecond(fast), "", func(t *testing.T, b *bench) {
+				j := newJob("")
+				c.job(j)
+				if c.pause {
+					if _, err := b.s.Pause(t.Context(), b.lane, "test"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.accept(j)
+				b.db.Client().Del(t.Context(), b.key("jobs"))
+				b.db.Client().Del(t.Context(), b.keys.Due())
+				b.accept(j)
+				entries := b.db.Client().ZScore(t.Context(), b.key(c.key), string(j.ID)).Val()
+				if d := b.dump(); d.due == 0 || d.due != int64(entries) {
+					t.Errorf("look %d, want %.0f", d.due, entries)
+				}
+			})
 		})
 	}
 }

@@ -64,7 +64,7 @@ func TestTrimOfLargeDeadJobsGoesInSteps(t *testing.T) {
 	}
 	b.mini.SetTime(now.Add(2 * time.Hour))
 	for _, want := range []int64{5, 3, 1, 0} {
-		if _, err := b.s.mend(t.Context(), b.lane); err != nil {
+		if _, _, err := b.s.mend(t.Context(), b.lane); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.deadJobs(); got != want {

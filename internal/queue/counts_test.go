@@ -164,7 +164,7 @@ func TestPushesAndSweepsTellWhatTheyCounted(t *testing.T) {
 	if err := b.db.Client().HSet(ctx, b.keys.Conf(), "keep_dead", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.s.mend(ctx, b.lane); err != nil {
+	if _, _, err := b.s.mend(ctx, b.lane); err != nil {
 		t.Fatal(err)
 	}
 	b.counts(counted(), map[string]int64{CountTrimmedDead: 1})

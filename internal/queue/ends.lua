@@ -4,8 +4,8 @@ local MOST_BYTES = 819200 -- of bodies that a mechanism reads or moves in one ca
 local JOB_BYTES = 6144 -- what a job costs beside its body, in bytes of bodies
 
 local function new_batch()
-  return {gone = {}, unready = {}, unwait = {}, unexpire = {}, done = {}, doneends = {}, dead = {}, deadjobs = {}, undead = {}, keys = {}, tenants = {},
-    bytes = 0, hist = 0, deadbytes = 0, unknown = 0, told = {}}
+  return {gone = {}, unready = {}, unwait = {}, unexpire = {}, done = {}, doneends = {}, dead = {}, deadjobs = {},
+    undead = {}, keys = {}, tenants = {}, bytes = 0, hist = 0, deadbytes = 0, unknown = 0, told = {}}
 end
 
 -- tell counts what no caller knows of a batch by itself: a result tells how its job ended, and these have none.

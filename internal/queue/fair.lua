@@ -74,7 +74,7 @@ local function give_back(n)
   for tenant, k in pairs(n) do write('ZINCRBY', K.tenants, {real(-k / weight(tenant)), tenant}) end
 end
 
--- charge_tenants lets tenants, as choose read them, pay for n[tenant] slots; vt is the start of the last one served.
+-- charge_tenants lets tenants pay for n[queue] slots, each by its queue as choose read it; vt is the start of the last one served.
 local function charge_tenants(n, vt)
   local add, fin, dry = {}, {}, {}
   if vt and vt > S.vt then S.vt, W.vt = vt, real(vt) end
@@ -89,7 +89,7 @@ local function charge_tenants(n, vt)
   write('ZREM', K.tenants, dry)
   write('ZADD', K.tenants, add)
   write('ZADD', K.finish, fin)
-  -- Those of this call lie behind vt.
+  -- What this call has put aside is above vt: only others can be outlived.
   if #fin == 0 or size_of(K.finish) > #fin / 2 then write('ZREMRANGEBYSCORE', K.finish, {'-inf', real(S.vt)}) end
   -- Tenants that come once each never move vt: the largest debts are kept.
   if #fin > 0 and size_of(K.finish) > MOST_FINISHED then write('ZREMRANGEBYRANK', K.finish, {0, -1 - MOST_FINISHED}) end

@@ -83,7 +83,7 @@ func TestScriptsWithoutALane(t *testing.T) {
 			if held, err := b.s.Start(ctx, b.lane, destination.Memory, []Lease{{ID: job.NewID(), Token: "x"}, {ID: job.NewID()}}); err != nil || !slices.Equal(held, []bool{false, false}) {
 				t.Errorf("start: %v, %v", held, err)
 			}
-			if m, err := b.s.mend(ctx, b.lane); err != nil || m != (Repairs{}) {
+			if m, _, err := b.s.mend(ctx, b.lane); err != nil || m != (Repairs{}) {
 				t.Errorf("mend: %+v, %v", m, err)
 			}
 			claim, err := b.s.Claim(ctx, b.s.Groups()[0], 3, MaxClaim, &[redisdb.Shards]ClockView{})
@@ -176,7 +176,7 @@ func walkPauseAndDelete(t *testing.T, b *bench, jobs []*job.Job) {
 	if r := b.turn(5); len(r.Leases) != 1 || r.Leases[0].ID != jobs[2].ID {
 		t.Errorf("turn after resume: %+v", r)
 	}
-	if m, err := b.s.mend(ctx, b.lane); err != nil || m != (Repairs{}) {
+	if m, _, err := b.s.mend(ctx, b.lane); err != nil || m != (Repairs{}) {
 		t.Errorf("mend: %+v, %v", m, err)
 	}
 	if _, err := b.s.Delete(ctx, b.lane, 0, false); job.CodeOf(err) != job.CodeDestinationNotEmpty {

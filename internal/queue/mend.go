@@ -23,6 +23,9 @@ const (
 	// millisecond at most, and turns of others wait no longer.
 	glanceLanes = 100
 	namesPage   = 500
+	// mendCalls is how often a sweep mends one lane that has more to trim: what a sweep
+	// removes is bounded, so that it comes to an end and the next begins elsewhere.
+	mendCalls = 100
 )
 
 // Sweep compares every lane with its due entry, mends, trims, and spreads that
@@ -145,21 +148,30 @@ func (s *Store) sweep(ctx context.Context, names []listed, all *Repairs) error {
 	return errors.Join(failed...)
 }
 
+// mendInto mends a lane until it holds no more than it may: what outlived its keeping while
+// no call ended a job is left to sweeps.
 func (s *Store) mendInto(ctx context.Context, lane string, all *Repairs) error {
-	r, err := s.mend(ctx, lane)
-	all.Entries, all.Leases, all.Tombstones = all.Entries+r.Entries, all.Leases+r.Leases, all.Tombstones+r.Tombstones
-	return err
+	for range mendCalls {
+		r, more, err := s.mend(ctx, lane)
+		all.Entries, all.Leases, all.Tombstones = all.Entries+r.Entries, all.Leases+r.Leases, all.Tombstones+r.Tombstones
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *Store) mend(ctx context.Context, lane string) (Repairs, error) {
+// mend makes one call, which is short; more: there may be more to trim.
+func (s *Store) mend(ctx context.Context, lane string) (r Repairs, more bool, err error) {
 	reply, err := s.run(ctx, mendScript, lane, []any{lane, s.db.Keys().Wake()})
 	if err != nil {
-		return Repairs{}, err
+		return Repairs{}, false, err
 	}
 	p := parser{}
 	list := p.list(reply)
 	if len(list) > 4 {
 		s.tell(p.counted(list, 4))
+		more = p.number(list, 5) == 1
 	}
-	return Repairs{Entries: p.number(list, 1), Leases: p.number(list, 2), Tombstones: p.number(list, 3)}, p.err
+	return Repairs{Entries: p.number(list, 1), Leases: p.number(list, 2), Tombstones: p.number(list, 3)}, more, p.err
 }

@@ -46,7 +46,7 @@ local function mend()
   work_when_full()
   local list, entries = C.list, 0
   open_limits(list, now)
-  trim(raw, MANY)
+  local more = trim(raw, MANY)
   local leases = orphans()
   local look = next_look(list, now, raw, is_paused(), 'empty')
   local entry = tonumber(call('ZSCORE', K.due, A.lane) or '')
@@ -56,7 +56,7 @@ local function mend()
     call('PUBLISH', A.wake, A.lane)
   end
   save_state()
-  return {'ok', entries, leases, 0, counted}
+  return {'ok', entries, leases, 0, counted, more and 1 or 0}
 end
 
 return mend()

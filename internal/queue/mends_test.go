@@ -333,7 +333,7 @@ func TestFullServerIsDrained(t *testing.T) {
 	turn(0, settleAll(leases[1:], KindRetry)...)
 	_, paused := s.Pause(t.Context(), "bank", "full")
 	_, resumed := s.Resume(t.Context(), "bank")
-	_, mended := s.mend(t.Context(), "bank")
+	_, _, mended := s.mend(t.Context(), "bank")
 	applied := apply(40)
 	_, deleted := s.Delete(t.Context(), "bank", 0, true)
 	for name, err := range map[string]error{"pause": paused, "resume": resumed, "mend": mended, "apply": applied, "delete": deleted} {

@@ -211,7 +211,7 @@ func (m *model) claim() {
 
 func (m *model) mend() {
 	m.note("mend")
-	r, err := m.b.s.mend(context.Background(), m.b.lane)
+	r, _, err := m.b.s.mend(context.Background(), m.b.lane)
 	if err != nil || r != (Repairs{}) {
 		m.fail("mend: %+v, %v", r, err)
 	}

@@ -152,6 +152,21 @@ func TestOperationPurges(t *testing.T) {
 	})
 }
 
+// However many jobs a purge ends, their results keep to the bound.
+func TestPurgeKeepsTheHistoryWithinItsBound(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, `"queue":{"max_history_bytes":"64KiB"}`, func(t *testing.T, b *bench) {
+		const jobs = 1200
+		b.accept(newJobs(jobs, "a")...)
+		purge := OperationRequest{Kind: OperationPurge, Filter: Filter{States: []job.State{job.Ready}}}
+		wantOperation(t, b.goOn(b.begin(purge)), OperationDone, jobs, jobs, jobs, jobs, 0)
+		d := b.checkDump()
+		if n := d.number("hist"); n > 64<<10 || n == 0 {
+			t.Errorf("%d results of %d bytes are kept beside a bound of 64 KiB", len(d.done), n)
+		}
+	})
+}
+
 func TestOperationIsCancelled(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, "", func(t *testing.T, b *bench) {

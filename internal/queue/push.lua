@@ -71,8 +71,8 @@ end
 local function open_queue(raw, size)
   local q = {depth = call('HLEN', K.jobs), bytes = S.bytes, added = {}, count = {}, ready = 0}
   if (q.depth + A.n > C.capacity or q.bytes + size > C.max_bytes) and expire(raw) > 0 then q.depth = call('HLEN', K.jobs) ; q.bytes = S.bytes end
-  local none = q.depth == 0 -- what is of jobs is empty then
-  if none then R[K.leased], R[K.waiting], R[K.expires] = {size = 0}, {size = 0}, {size = 0} end
+  local none = q.depth == 0 -- what is of jobs is empty then; where this call writes, what was left behind counts again
+  if none then R[K.leased], R[K.waiting], R[K.expires] = {size = 0}, {first = false}, {first = false} end
   q.own = function(tenant)
     if not q.count[tenant] then q.count[tenant] = none and 0 or tonumber(call('HGET', K.tenantjobs, tenant) or '0') end
     return q.count[tenant]

@@ -178,7 +178,7 @@ func TestMendFindsLostEntries(t *testing.T) {
 			}
 			total := Repairs{}
 			for range 3 {
-				r, err := b.s.mend(ctx, b.lane)
+				r, _, err := b.s.mend(ctx, b.lane)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -200,7 +200,7 @@ func TestMendRestoresTheDueEntry(t *testing.T) {
 	b.apply(perSecond(50), "")
 	b.accept(newJob(""))
 	b.db.Client().ZRem(ctx, b.keys.Due(), b.lane)
-	if r, err := b.s.mend(ctx, b.lane); err != nil || r != (Repairs{Entries: 1}) {
+	if r, _, err := b.s.mend(ctx, b.lane); err != nil || r != (Repairs{Entries: 1}) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if b.dump().due == 0 {

@@ -111,16 +111,55 @@ func TestSweepKeepsTheHistoryOfIdleLanesWithinItsBound(t *testing.T) {
 		b.turn(0, settleAll(b.turn(100).Leases, KindDelivered)...)
 	}
 	b.apply(perSecond(fast), `"queue":{"max_history_bytes":"64KiB"}`)
-	for range 10 {
-		if _, err := b.s.Sweep(t.Context(), time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := b.s.Sweep(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
 	}
 	h := b.db.Client().HGet(t.Context(), b.keys.State(), "hist").Val()
 	n := b.db.Client().ZCard(t.Context(), b.key("doneends")).Val()
 	if n > 320 {
 		t.Errorf("%d results (%s bytes) are kept beside a bound of 64 KiB", n, h)
 	}
+}
+
+// Nothing ends a job here any more: one sweep takes all that outlived its keeping.
+func TestSweepTakesAllThatOutlivedItsKeeping(t *testing.T) {
+	t.Parallel()
+	onBoth(t, perSecond(fast), "", func(t *testing.T, b *bench) {
+		for range 5 {
+			jobs := newJobs(100, "")
+			for i, j := range jobs {
+				j.IdempotencyKey = string(j.ID)
+				if i < 60 {
+					j.IdempotencyKey = ""
+				}
+			}
+			b.accept(jobs...)
+			leases := b.turn(100).Leases
+			b.turn(0, settleAll(leases[:70], KindDelivered)...)
+			b.turn(0, settleAll(leases[70:], KindDead)...)
+		}
+		ctx, sets := t.Context(), []string{"doneends", "idemends", "dead"}
+		age := func() {
+			for _, set := range sets {
+				for _, id := range b.db.Client().ZRange(ctx, b.key(set), 0, -1).Val() {
+					b.db.Client().ZAdd(ctx, b.key(set), zero(id))
+				}
+			}
+		}
+		// The key of a dead job lives on for a while when its job is gone.
+		for range 2 {
+			age()
+			if r, err := b.s.Sweep(ctx, time.Millisecond); err != nil || r != (Repairs{}) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		for _, set := range sets {
+			if n := b.db.Client().ZCard(ctx, b.key(set)).Val(); n != 0 {
+				t.Errorf("%d of %s are left", n, set)
+			}
+		}
+		b.checkDump()
+	})
 }
 
 // One shard whose list cannot be read must not keep the others from being swept.

@@ -1,5 +1,5 @@
 -- trim: what outlived its keeping or its bound.
-local FEW = 20 -- entries of each kind that a call removes at least, if there are
+local FEW = 20 -- entries of each kind that a call which ends jobs removes at least, if there are
 
 local function drop_done(ids)
   if #ids == 0 then return end
@@ -37,36 +37,40 @@ local function drop_dead(ids, raw)
 end
 
 -- oldest_dead lists dead jobs, the oldest first, that were kept long enough or
--- are beyond the bounds of count and bytes.
+-- are beyond the bounds of count and bytes, and says whether there are more of them.
 local function oldest_dead(raw, few)
   local ids, read = {}, 0
   local dead = call('ZCARD', K.dead)
-  if dead == 0 then return ids end
+  if dead == 0 then return ids, false end
   local over, bytes = dead - C.dead_max, S.deadbytes - C.max_bytes
   local list = call('ZRANGE', K.dead, 0, few - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
-    if over <= 0 and bytes <= 0 and tonumber(list[i + 1]) > raw - C.keep_dead then break end
+    if over <= 0 and bytes <= 0 and tonumber(list[i + 1]) > raw - C.keep_dead then return ids, false end
     local size = call('HSTRLEN', K.deadjobs, list[i])
     -- Twice, for settling and recovering may add as much each.
-    if read > 0 and read + size > 2 * MOST_BYTES then break end
+    if read > 0 and read + size > 2 * MOST_BYTES then return ids, true end
     ids[#ids + 1], read = list[i], read + size
     over, bytes = over - 1, bytes - size
   end
-  return ids
+  return ids, #ids == few
 end
 
--- trim removes up to few entries of each kind.
+-- trim removes up to few entries of each kind, and says whether there may be more to remove.
 local function trim(raw, few)
-  drop_done(call('ZRANGEBYSCORE', K.doneends, '-inf', int(raw), 'LIMIT', 0, few))
-  drop_keys(call('ZRANGEBYSCORE', K.idemends, '-inf', int(raw), 'LIMIT', 0, few))
+  local done = call('ZRANGEBYSCORE', K.doneends, '-inf', int(raw), 'LIMIT', 0, few)
+  local keys = call('ZRANGEBYSCORE', K.idemends, '-inf', int(raw), 'LIMIT', 0, few)
+  drop_done(done) ; drop_keys(keys)
+  local more = #done == few or #keys == few
   if S.hist > C.max_history then
-    local done, keys = call('ZRANGE', K.doneends, 0, few - 1), call('ZRANGE', K.idemends, 0, few - 1)
+    done, keys = call('ZRANGE', K.doneends, 0, few - 1), call('ZRANGE', K.idemends, 0, few - 1)
     drop_done(done) ; drop_keys(keys)
+    more = more or S.hist > C.max_history and #done + #keys > 0
     count('trimmed_results', #done) ; count('trimmed_keys', #keys)
   end
-  local dead = oldest_dead(raw, few)
+  local dead, others = oldest_dead(raw, few)
   drop_dead(dead, raw)
   count('trimmed_dead', #dead)
+  return more or others
 end
 
 -- trim_after trims what the call has made grow, by more than that, or it would grow for ever.
