@@ -53,6 +53,7 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req
 	}
 	lp.success(rep)
 	g.trips.add(rep - req)
+	g.flow.first(rep - req)
 	again := false
 	for _, shard := range g.shards {
 		if lp.believe(shard, c.Adj[shard], req, rep, c.Logical[shard]) {

@@ -21,7 +21,7 @@ func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
 		replies := lp.d.store.Turns(ctx, lp.d.cfg.Worker, turns)
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
-			g.flow.end(len(turns), lp.queued(lanes[0].shard, req, rep), rep)
+			g.flow.end(len(turns), rep-req, rep, lp.phase(lanes[0].shard, rep))
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
 			}
