@@ -48,9 +48,6 @@ type group struct {
 	promises  []time.Duration // moments at or after which a claim must begin, sorted
 }
 
-// claimAt is when the next claim may begin.
-func (g *group) claimAt() time.Duration { return max(g.nextClaim, g.claimed+claimEvery) }
-
 // begin starts a claim and says with which shard.
 func (g *group) begin(now time.Duration) (first int) {
 	g.claiming, g.claimed = true, now

@@ -188,7 +188,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 		lp.d.log.Warn("Redis lost memory or was replaced; slots start late", "destination", l.name)
 	}
 	lp.observe(l.shard, req, rep, r.Logical)
-	l.group.backs.add(max(0, rep-lp.moment(l.shard, r.Logical, rep)))
+	lp.cameBack(l.group, l.shard, r.Logical, rep)
 	l.confirmed, l.move, l.clockTries = "", 0, 0
 	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
 	l.timeout = r.Timeout
