@@ -36,6 +36,7 @@ type group struct {
 	flow   flow
 	trips  trips // of calls, there and back
 	backs  trips // from script to reply alone
+	asked  int   // senders that turns under way have asked for
 
 	claiming  bool
 	claimed   time.Duration // when the last claim began
