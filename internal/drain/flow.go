@@ -115,3 +115,12 @@ func (lp *loop) phase(shard int, now time.Duration) time.Duration {
 	}
 	return time.Duration(logical) * time.Microsecond % tryEvery
 }
+
+// showRoom tells of the group with the least room.
+func (lp *loop) showRoom() {
+	least := float64(mostTurns)
+	for _, g := range lp.groups {
+		least = min(least, g.flow.room)
+	}
+	lp.d.cfg.Metrics.room.Set(float64(int(least)))
+}

@@ -60,6 +60,9 @@ func TestFullWorkerLooks(t *testing.T) {
 		w.run(5 * time.Second)
 		since := time.Now()
 		w.run(5 * time.Second)
+		if room := w.metric("tundish_turns_room"); room >= mostTurns/2 {
+			t.Errorf("turns_room is %v while Redis is full", room)
+		}
 		claims := w.seen("claim", since)
 		at := []time.Time{since, since.Add(5 * time.Second)}
 		for _, c := range claims {

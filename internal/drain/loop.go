@@ -43,6 +43,7 @@ func newLoop(d *Drain) *loop {
 			lp.groupOf[shard] = g
 		}
 	}
+	lp.showRoom()
 	return lp
 }
 

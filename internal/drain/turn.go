@@ -22,6 +22,7 @@ func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
 			g.flow.end(len(turns), rep-req, rep, lp.phase(lanes[0].shard, rep))
+			lp.showRoom()
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
 			}
