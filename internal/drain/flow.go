@@ -54,10 +54,13 @@ func (f *flow) begin(turns int) { f.under += turns }
 
 // first takes the trip of a call for a usual one before there were turns.
 func (f *flow) first(trip time.Duration) {
-	if f.n == 0 {
+	if f.base == 0 {
 		f.base = trip
 	}
 }
+
+// fail ends turns that nothing is learned from.
+func (f *flow) fail(turns int) { f.under -= turns }
 
 // end takes in how long turns were under way; phase is how long ago all workers
 // could begin to try.

@@ -81,6 +81,9 @@ func TestFlow(t *testing.T) {
 	if turns(20*settled, 1, time.Second); f.room != fewestTurns {
 		t.Errorf("room is %.1f while all wait", f.room)
 	}
+	if f.first(time.Second); f.base != time.Millisecond {
+		t.Errorf("%v is a usual trip after a claim among waiting turns", f.base)
+	}
 	if turns(1000, 1, time.Millisecond); f.room != fewestTurns {
 		t.Errorf("room is %.1f, and was never used up", f.room)
 	}
@@ -154,6 +157,34 @@ func TestOverloadByMany(t *testing.T) {
 		}
 		if len(turns) < able*9/10 || again > able/10 {
 			t.Errorf("%d turns of the %d that Redis could do, %d were asked for again", len(turns), able, again)
+		}
+	})
+}
+
+// TestStopWhileFull: a worker that stops while Redis is full settles what it sent, within the grace.
+func TestStopWhileFull(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const lanes = 1000
+		w.cfg.Concurrency = 4 * lanes
+		w.store.each = time.Millisecond
+		var all []*fakeLane
+		for i := range lanes {
+			all = append(all, w.lane(fmt.Sprintf("lane-%d", i), 20, func(l *fakeLane) { l.interval = 500_000 }))
+		}
+		w.start()
+		w.run(5 * time.Second)
+		since := time.Now()
+		w.d.Stop()
+		if took := time.Since(since); took > w.cfg.StopGrace {
+			t.Errorf("it took %v to stop", took)
+		}
+		leased, delivered := 0, 0
+		for _, l := range all {
+			leased, delivered = leased+w.count(l, "leased"), delivered+w.count(l, "delivered")
+		}
+		if sent := len(w.writes()); leased > 0 || delivered != sent {
+			t.Errorf("%d jobs are leased, %d were sent and %d settled", leased, sent, delivered)
 		}
 	})
 }

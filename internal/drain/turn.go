@@ -21,10 +21,12 @@ func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
 		replies := lp.d.store.Turns(ctx, lp.d.cfg.Worker, turns)
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
-			g.flow.end(len(turns), rep-req, rep, lp.phase(lanes[0].shard, rep))
-			lp.showRoom()
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
+				g.flow.end(len(turns), rep-req, rep, lp.phase(lanes[0].shard, rep))
+				lp.showRoom()
+			} else {
+				g.flow.fail(len(turns))
 			}
 			for i, l := range lanes {
 				lp.turned(l, &turns[i], &replies[i], req, rep)
