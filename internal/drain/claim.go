@@ -12,13 +12,24 @@ import (
 // less is one clock being slewed, which new bounds follow.
 const stepSize = 50 * time.Millisecond
 
-// mayClaim says whether the worker could do anything with a lane now.
+// mayClaim says whether the worker could do anything with a lane.
 func (lp *loop) mayClaim(g *group) bool {
-	return !lp.stopping() && !g.claiming && lp.senders.share(0) > 0 && g.flow.free() > 0
+	return !lp.stopping() && !g.claiming && lp.senders.share(0) > 0
+}
+
+// claimAt is when the next claim may begin. While there is no room for another lane
+// it looks all the same now and then, and takes one: what becomes due must not
+// wait for ever, nor a step of the clock go unseen.
+func (g *group) claimAt() time.Duration {
+	at := max(g.nextClaim, g.claimed+claimEvery)
+	if g.flow.free() <= 0 {
+		at = max(at, g.claimed+lookEvery)
+	}
+	return at
 }
 
 func (lp *loop) claim(g *group, now time.Duration) {
-	first, views, room := g.begin(now), lp.views(now), min(queue.MaxClaim, g.flow.free())
+	first, views, room := g.begin(now), lp.views(now), min(queue.MaxClaim, max(1, g.flow.free()))
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
 		c, err := lp.d.store.Claim(ctx, g.shards, first, room, &views)
@@ -53,6 +64,7 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req
 	}
 	lp.success(rep)
 	g.trips.add(rep - req)
+	g.flow.first(rep - req)
 	again := false
 	for _, shard := range g.shards {
 		if lp.believe(shard, c.Adj[shard], req, rep, c.Logical[shard]) {
@@ -60,6 +72,9 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req
 		} else {
 			lp.observe(shard, req, rep, c.Logical[shard])
 		}
+	}
+	if shard := g.shards[0]; g.flow.under == 0 && len(g.agenda) == 0 { // at rest looks tell how long a reply takes
+		lp.cameBack(g, shard, c.Logical[shard], rep)
 	}
 	for _, name := range c.Lanes {
 		l := lp.lane(name)

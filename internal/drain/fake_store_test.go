@@ -46,8 +46,9 @@ type fakeStore struct {
 	wake   chan string
 	calls  []seen
 
-	latency time.Duration // each way
-	back    time.Duration // more on the way back
+	latency time.Duration        // each way
+	back    time.Duration        // more on the way back
+	jitter  func() time.Duration // more on each way
 	// before is asked ahead of each call: an error keeps it from running.
 	before func(op, lane string) error
 	// after is asked behind each call: an error loses the reply.
@@ -65,23 +66,38 @@ func (s *fakeStore) raw() int64 { return time.Now().UnixMicro() + s.offset }
 
 // call runs f as Redis would: in order, at one moment, between two ways.
 func (s *fakeStore) call(op, lane string, f func() seen) error {
+	s.there(op, lane)
+	err := s.run(op, lane, f)
+	s.comeBack()
+	return err
+}
+
+// there is the way of a call to Redis.
+func (s *fakeStore) there(op, lane string) {
 	s.mu.Lock()
 	wait := s.latency
 	if s.stall != nil {
 		wait += s.stall(op, lane)
 	}
+	if s.jitter != nil {
+		wait += s.jitter()
+	}
 	s.mu.Unlock()
 	if wait > 0 {
 		pass(wait)
 	}
-	err := s.run(op, lane, f)
+}
+
+func (s *fakeStore) comeBack() {
 	s.mu.Lock()
-	wait = s.latency + s.back
+	wait := s.latency + s.back
+	if s.jitter != nil {
+		wait += s.jitter()
+	}
 	s.mu.Unlock()
 	if wait > 0 {
 		pass(wait)
 	}
-	return err
 }
 
 func (s *fakeStore) run(op, lane string, f func() seen) (err error) {
@@ -158,6 +174,7 @@ func (s *fakeStore) Claim(_ context.Context, shards []int, _, limit int, views *
 
 func (s *fakeStore) Turns(_ context.Context, worker string, turns []queue.Turn) []queue.TurnReply {
 	replies := make([]queue.TurnReply, len(turns))
+	s.there("turn", turns[0].Lane)
 	for i := range turns {
 		t := &turns[i]
 		if i%atOnce == 0 {
@@ -167,16 +184,11 @@ func (s *fakeStore) Turns(_ context.Context, worker string, turns []queue.Turn) 
 			replies[i] = s.turn(worker, t)
 			return seen{turn: *t, status: replies[i].Status, leases: len(replies[i].Leases)}
 		}
-		var err error
-		if i == 0 {
-			err = s.call("turn", t.Lane, exec)
-		} else {
-			err = s.run("turn", t.Lane, exec)
-		}
-		if err != nil {
+		if err := s.run("turn", t.Lane, exec); err != nil {
 			replies[i] = queue.TurnReply{Err: err}
 		}
 	}
+	s.comeBack()
 	return replies
 }
 

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -54,49 +55,136 @@ func TestOverloadWastesNothing(t *testing.T) {
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	f := flow{room: mostTurns}
-	at := time.Duration(0)
-	turns := func(n int, queued time.Duration) int {
-		f.begin(n)
-		at += time.Millisecond
-		f.end(n, queued, at)
+	f.first(time.Millisecond)
+	at := time.Hour
+	turns := func(calls, n int, trip time.Duration) int {
+		for range calls {
+			f.begin(n)
+			at += time.Millisecond
+			f.end(n, trip, at, tryFor)
+		}
 		return int(f.room)
 	}
-	at = time.Hour
-	for range 4 {
-		if got := turns(20, 3*queuing); got != mostTurns {
-			t.Fatalf("room is %d after a few long waits", got)
-		}
+	if got := turns(settled/3, 20, time.Minute); got != mostTurns {
+		t.Errorf("room is %d after a few long waits", got)
 	}
-	if got := turns(20, 3*queuing); got != mostTurns*3/4 {
+	turns(2*settled, 20, time.Millisecond)
+	if got := turns(settled*3/4, 20, 3*queuing); got != mostTurns*3/4 {
 		t.Errorf("room is %d while most wait long", got)
 	}
-	if got := turns(20, 3*queuing); got != mostTurns*3/4 {
-		t.Errorf("room is %d after another that was under way at the same time", got)
+	if got := turns(settled-8, 20, 3*queuing); got != mostTurns*3/4 {
+		t.Errorf("room is %d after others that were under way at the same time", got)
 	}
-	at += time.Hour
-	for range len(f.waits) {
-		if got := turns(20, queuing); got < mostTurns/2 {
-			t.Errorf("room is %d after waits that are as long as they may be", got)
-		}
+	if turns(3*settled, 20, queuing); int(f.room) < mostTurns/2 {
+		t.Errorf("room is %.1f after waits that are as long as they may be", f.room)
 	}
-	at += time.Hour
-	for range 100 {
-		at += time.Second
-		turns(1, time.Second)
-	}
-	if f.room != fewestTurns {
+	if turns(20*settled, 1, time.Second); f.room != fewestTurns {
 		t.Errorf("room is %.1f while all wait", f.room)
 	}
-	for range 1000 {
-		turns(1, 0)
+	if f.first(time.Second); f.base != time.Millisecond {
+		t.Errorf("%v is a usual trip after a claim among waiting turns", f.base)
 	}
-	if f.room != fewestTurns {
+	if turns(1000, 1, time.Millisecond); f.room != fewestTurns {
 		t.Errorf("room is %.1f, and was never used up", f.room)
 	}
 	for range mostTurns {
-		turns(f.free(), 0)
+		turns(1, f.free(), time.Millisecond)
 	}
 	if f.room != mostTurns || f.under != 0 || f.free() != mostTurns {
 		t.Errorf("%+v when nothing waits", f)
 	}
+}
+
+// TestSlowLink: a link that is slow, or becomes so, is not an overload of Redis: the work goes on as before.
+func TestSlowLink(t *testing.T) {
+	t.Parallel()
+	const far = 60 * time.Millisecond
+	rng := rand.New(rand.NewPCG(1, 2))
+	for name, slow := range map[string]func(s *fakeStore){
+		"longer way": func(s *fakeStore) { s.latency = far / 2 },
+		"jitter":     func(s *fakeStore) { s.jitter = func() time.Duration { return time.Duration(rng.Int64N(int64(far))) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				const lanes, every = 700, 700 * time.Millisecond
+				w.cfg.Concurrency = 4 * lanes
+				for i := range lanes {
+					w.lane(fmt.Sprintf("lane-%d", i), 40, func(l *fakeLane) { l.interval = every.Microseconds() })
+				}
+				w.start()
+				w.run(2 * time.Second)
+				w.change(func() { slow(w.store) })
+				w.run(3 * tryEvery) // it finds out
+				sent := len(w.writes())
+				w.run(5 * time.Second)
+				sent = len(w.writes()) - sent
+				if full := int(5 * time.Second / every * lanes); sent < full*8/10 {
+					t.Errorf("%d jobs were sent of the %d that the rates let out", sent, full)
+				}
+			})
+		})
+	}
+}
+
+// TestOverloadByMany: workers that wait for each other's turns do not take that for the way to Redis.
+func TestOverloadByMany(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const lanes, each, last = 1000, 500 * time.Microsecond, 3 * time.Second
+		w.cfg.Concurrency = 4 * lanes
+		w.store.each = each
+		for i := range lanes {
+			w.lane(fmt.Sprintf("lane-%d", i), 30, func(l *fakeLane) { l.interval = 500_000 })
+		}
+		w.start()
+		for i := range 3 {
+			c := w.cfg
+			c.Worker, c.Metrics = fmt.Sprintf("more-%d", i), nil
+			d := New(c, w.store, w.store, w.sender)
+			d.Start()
+			defer d.Stop()
+		}
+		w.run(2 * tryEvery)
+		since := time.Now()
+		w.run(last)
+		again, able := 0, int(last/each)
+		turns := w.seen("turn", since)
+		for _, s := range turns {
+			if s.status == queue.TurnClock {
+				again++
+			}
+		}
+		if len(turns) < able*9/10 || again > able/10 {
+			t.Errorf("%d turns of the %d that Redis could do, %d were asked for again", len(turns), able, again)
+		}
+	})
+}
+
+// TestStopWhileFull: a worker that stops while Redis is full settles what it sent, within the grace.
+func TestStopWhileFull(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const lanes = 1000
+		w.cfg.Concurrency = 4 * lanes
+		w.store.each = time.Millisecond
+		var all []*fakeLane
+		for i := range lanes {
+			all = append(all, w.lane(fmt.Sprintf("lane-%d", i), 20, func(l *fakeLane) { l.interval = 500_000 }))
+		}
+		w.start()
+		w.run(5 * time.Second)
+		since := time.Now()
+		w.d.Stop()
+		if took := time.Since(since); took > w.cfg.StopGrace {
+			t.Errorf("it took %v to stop", took)
+		}
+		leased, delivered := 0, 0
+		for _, l := range all {
+			leased, delivered = leased+w.count(l, "leased"), delivered+w.count(l, "delivered")
+		}
+		if sent := len(w.writes()); leased > 0 || delivered != sent {
+			t.Errorf("%d jobs are leased, %d were sent and %d settled", leased, sent, delivered)
+		}
+	})
 }

@@ -36,6 +36,7 @@ type group struct {
 	flow   flow
 	trips  trips // of calls, there and back
 	backs  trips // from script to reply alone
+	asked  int   // senders that turns under way have asked for
 
 	claiming  bool
 	claimed   time.Duration // when the last claim began
@@ -47,9 +48,6 @@ type group struct {
 	wakes     time.Duration   // by which a look after a wake is put off at random
 	promises  []time.Duration // moments at or after which a claim must begin, sorted
 }
-
-// claimAt is when the next claim may begin.
-func (g *group) claimAt() time.Duration { return max(g.nextClaim, g.claimed+claimEvery) }
 
 // begin starts a claim and says with which shard.
 func (g *group) begin(now time.Duration) (first int) {

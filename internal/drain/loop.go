@@ -43,6 +43,7 @@ func newLoop(d *Drain) *loop {
 			lp.groupOf[shard] = g
 		}
 	}
+	lp.showRoom()
 	return lp
 }
 
@@ -126,7 +127,7 @@ func (lp *loop) due(g *group, now time.Duration) (lanes []*lane, turns []queue.T
 // blocked says that the first lane waits for the reply of a turn under way.
 func (lp *loop) blocked(g *group) bool {
 	l := g.agenda[0]
-	return g.flow.free() <= 0 || l.holding && !l.turning && !lp.stopping() && lp.senders.spoken(l.busy)
+	return g.flow.free() <= 0 || l.holding && !l.turning && !lp.stopping() && lp.spoken(l)
 }
 
 func (lp *loop) until(now time.Duration) time.Duration {

@@ -33,23 +33,34 @@ func (s *senders) share(busy int) int {
 
 // spoken says that a lane gets nothing only because turns under way have asked:
 // most of that comes back with their replies.
-func (s *senders) spoken(busy int) bool {
+func (lp *loop) spoken(l *lane) bool {
+	s := &lp.senders
 	without := senders{total: s.total, used: s.used}
-	return s.asked > 0 && s.share(busy) == 0 && without.share(busy) > 0
+	return s.asked > 0 && lp.share(l) == 0 && without.share(l.busy) > 0
+}
+
+// share is how many more senders the lane may ask for. The turns of a group ask for
+// at most as many as remain: those of a node that hangs must not keep all from the others.
+func (lp *loop) share(l *lane) int {
+	if len(lp.groups) == 1 {
+		return lp.senders.share(l.busy)
+	}
+	return lp.senders.share(max(l.busy, l.group.asked))
 }
 
 // ask reserves senders for a turn of the lane. short says that they were fewer
 // than it could use.
 func (lp *loop) ask(l *lane) (want int, short bool) {
-	share := lp.senders.share(l.busy)
-	want = min(share, l.appetite)
+	want = min(lp.share(l), l.appetite)
 	lp.senders.asked += want
+	l.group.asked += want
 	return want, want < l.appetite
 }
 
 // got ends the reservation of a turn, which gave n jobs.
 func (lp *loop) got(l *lane, want, n int, done bool) {
 	lp.senders.asked -= want
+	l.group.asked -= want
 	switch {
 	case want == 0 || !done:
 	case n >= want:

@@ -28,6 +28,11 @@ func (t *trips) lead() time.Duration {
 	return min(max(t.p90, minLead), maxLead)
 }
 
+// cameBack takes in how long a reply was on its way from the script.
+func (lp *loop) cameBack(g *group, shard int, logical int64, rep time.Duration) {
+	g.backs.add(max(0, rep-lp.moment(shard, logical, rep)))
+}
+
 // horizon is how far ahead slots are asked for.
 func (t *trips) horizon() time.Duration {
 	return min(max(minHorizon, 4*t.p90), maxHorizon)

@@ -21,9 +21,12 @@ func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
 		replies := lp.d.store.Turns(ctx, lp.d.cfg.Worker, turns)
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
-			g.flow.end(len(turns), lp.queued(lanes[0].shard, req, rep), rep)
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
+				g.flow.end(len(turns), rep-req, rep, lp.phase(lanes[0].shard, rep))
+				lp.showRoom()
+			} else {
+				g.flow.fail(len(turns))
 			}
 			for i, l := range lanes {
 				lp.turned(l, &turns[i], &replies[i], req, rep)
@@ -188,7 +191,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 		lp.d.log.Warn("Redis lost memory or was replaced; slots start late", "destination", l.name)
 	}
 	lp.observe(l.shard, req, rep, r.Logical)
-	l.group.backs.add(max(0, rep-lp.moment(l.shard, r.Logical, rep)))
+	lp.cameBack(l.group, l.shard, r.Logical, rep)
 	l.confirmed, l.move, l.clockTries = "", 0, 0
 	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
 	l.timeout = r.Timeout
