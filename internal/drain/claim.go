@@ -17,24 +17,13 @@ func (lp *loop) mayClaim(g *group) bool {
 	return !lp.stopping() && !g.claiming && lp.senders.share(0) > 0
 }
 
-// claimAt is when the next claim may begin. While there is no room for another lane
-// it looks all the same now and then, and takes one: what becomes due must not
-// wait for ever, nor a step of the clock go unseen.
-func (g *group) claimAt() time.Duration {
-	at := max(g.nextClaim, g.claimed+claimEvery)
-	if g.flow.free() <= 0 {
-		at = max(at, g.claimed+lookEvery)
-	}
-	return at
-}
-
 func (lp *loop) claim(g *group, now time.Duration) {
-	first, views, room := g.begin(now), lp.views(now), min(queue.MaxClaim, max(1, g.flow.free()))
+	first, views := g.begin(now), lp.views(now)
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
-		c, err := lp.d.store.Claim(ctx, g.shards, first, room, &views)
+		c, err := lp.d.store.Claim(ctx, g.shards, first, queue.MaxClaim, &views)
 		rep := redisdb.Monotonic()
-		return func(lp *loop) { lp.claimed(g, c, err, room, now, req, rep) }
+		return func(lp *loop) { lp.claimed(g, c, err, now, req, rep) }
 	})
 }
 
@@ -51,11 +40,11 @@ func (lp *loop) view(shard int, now time.Duration) queue.ClockView {
 	if !ok {
 		return queue.ClockView{}
 	}
-	return queue.ClockView{Expect: expect, Width: width}
+	return queue.ClockView{Expect: expect, Width: width, Slack: lp.groupOf[shard].theres.slack().Microseconds()}
 }
 
-// claimed takes in what a claim answered that was decided on at began, for room lanes.
-func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req, rep time.Duration) {
+// claimed takes in what a claim answered that was decided on at began.
+func (lp *loop) claimed(g *group, c queue.Claim, err error, began, req, rep time.Duration) {
 	g.claiming = false
 	if err != nil {
 		lp.failure(err, rep)
@@ -64,7 +53,6 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req
 	}
 	lp.success(rep)
 	g.trips.add(rep - req)
-	g.flow.first(rep - req)
 	again := false
 	for _, shard := range g.shards {
 		if lp.believe(shard, c.Adj[shard], req, rep, c.Logical[shard]) {
@@ -73,8 +61,8 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req
 			lp.observe(shard, req, rep, c.Logical[shard])
 		}
 	}
-	if shard := g.shards[0]; g.flow.under == 0 && len(g.agenda) == 0 { // at rest looks tell how long a reply takes
-		lp.cameBack(g, shard, c.Logical[shard], rep)
+	if shard := g.shards[0]; g.turns == 0 && len(g.agenda) == 0 { // at rest nothing else tells how long a way is
+		lp.went(g, shard, c.Logical[shard], req, rep)
 	}
 	for _, name := range c.Lanes {
 		l := lp.lane(name)
@@ -86,7 +74,7 @@ func (lp *loop) claimed(g *group, c queue.Claim, err error, room int, began, req
 	}
 	g.spreadLooks(len(c.Lanes) > 0)
 	g.nextClaim, g.why = began+lookEvery, byTime
-	if len(c.Lanes) >= room || again {
+	if len(c.Lanes) == queue.MaxClaim || again {
 		g.nextClaim = rep
 	} else if c.Wait >= 0 {
 		g.planClaim(byEntry, rep+c.Wait+lp.part(g.spread))

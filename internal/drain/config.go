@@ -21,10 +21,16 @@ const (
 	// backOff is the pause after a failure of Redis.
 	backOff = time.Second
 
+	// pipelines is how many pipelines of turns are under way at once. They are short: one
+	// comes back as a whole, and the slots of its first turn are to come in time.
+	pipelines   = 16
+	turnsAtOnce = 8
+
 	minHorizon = 100 * time.Millisecond
 	maxHorizon = 400 * time.Millisecond
 	maxLead    = maxHorizon / 2
 	minLead    = 500 * time.Microsecond
+	maxSlack   = maxHorizon
 )
 
 func (c *Config) fill() {

@@ -200,7 +200,7 @@ func (s *fakeStore) read(shard int, v *queue.ClockView) (now int64, ok, stepped 
 	}
 	if off < -50_000-v.Width {
 		move = v.Width/2 - off
-	} else if off > 50_000+v.Width {
+	} else if off > 50_000+v.Width+v.Slack {
 		if v.Confirmed != fmt.Sprint(s.adj[shard]) {
 			return raw + s.adj[shard], false, false
 		}

@@ -33,8 +33,9 @@ const (
 type group struct {
 	shards []int
 	agenda agenda
-	flow   flow
+	turns  int   // pipelines under way
 	trips  trips // of calls, there and back
+	theres trips // from call to script alone
 	backs  trips // from script to reply alone
 	asked  int   // senders that turns under way have asked for
 
@@ -48,6 +49,9 @@ type group struct {
 	wakes     time.Duration   // by which a look after a wake is put off at random
 	promises  []time.Duration // moments at or after which a claim must begin, sorted
 }
+
+// claimAt is when the next claim may begin.
+func (g *group) claimAt() time.Duration { return max(g.nextClaim, g.claimed+claimEvery) }
 
 // begin starts a claim and says with which shard.
 func (g *group) begin(now time.Duration) (first int) {

@@ -37,13 +37,12 @@ func newLoop(d *Drain) *loop {
 	lp := &loop{d: d, lanes: map[string]*lane{}, nextForget: now + remembered,
 		senders: senders{total: d.cfg.Concurrency}, stopBy: never}
 	for _, shards := range d.store.Groups() {
-		g := &group{shards: shards, nextClaim: now, spread: minSpread, flow: flow{room: mostTurns}}
+		g := &group{shards: shards, nextClaim: now, spread: minSpread}
 		lp.groups = append(lp.groups, g)
 		for _, shard := range shards {
 			lp.groupOf[shard] = g
 		}
 	}
-	lp.showRoom()
 	return lp
 }
 
@@ -95,7 +94,7 @@ func (lp *loop) drainEvents() {
 // step starts what is due: turns, then claims.
 func (lp *loop) step(now time.Duration) {
 	for _, g := range lp.groups {
-		for {
+		for g.turns < pipelines {
 			lanes, turns := lp.due(g, now)
 			if len(lanes) == 0 {
 				break
@@ -111,7 +110,7 @@ func (lp *loop) step(now time.Duration) {
 // due takes the lanes whose turn has come from the agenda. It stops at one
 // whose senders have to be waited for.
 func (lp *loop) due(g *group, now time.Duration) (lanes []*lane, turns []queue.Turn) {
-	for len(lanes) < min(queue.MaxClaim, g.flow.free()) && len(g.agenda) > 0 && g.agenda[0].next <= now && !lp.blocked(g) {
+	for len(lanes) < turnsAtOnce && len(g.agenda) > 0 && g.agenda[0].next <= now && !lp.blocked(g) {
 		l := heap.Pop(&g.agenda).(*lane)
 		l.next = never
 		if l.turning {
@@ -127,7 +126,7 @@ func (lp *loop) due(g *group, now time.Duration) (lanes []*lane, turns []queue.T
 // blocked says that the first lane waits for the reply of a turn under way.
 func (lp *loop) blocked(g *group) bool {
 	l := g.agenda[0]
-	return g.flow.free() <= 0 || l.holding && !l.turning && !lp.stopping() && lp.spoken(l)
+	return g.turns >= pipelines || l.holding && !l.turning && !lp.stopping() && lp.spoken(l)
 }
 
 func (lp *loop) until(now time.Duration) time.Duration {

@@ -27,7 +27,6 @@ type Metrics struct {
 	stateLost   prometheus.Counter
 	senders     prometheus.Gauge
 	sendersBusy prometheus.Gauge
-	room        prometheus.Gauge
 
 	mu     sync.Mutex
 	limit  int
@@ -80,11 +79,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		stateLost:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tundish", Name: "state_lost_total", Help: "Lanes whose state was lost or whose server was replaced."}),
 		senders:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "senders", Help: "Senders of this process."}),
 		sendersBusy: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "senders_busy", Help: "Senders with an attempt or a prefetched job."}),
-		room:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tundish", Name: "turns_room", Help: "Turns that may be under way in one Redis at once, of several the fewest."}),
 		limit:       defaultLabels, labels: map[string]*label{}, gone: map[string]time.Time{}, now: time.Now,
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.lateness, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled, m.breaker, m.clockSteps, m.stateLost, m.senders, m.sendersBusy, m.room)
+		reg.MustRegister(m.attempts, m.duration, m.queueWait, m.lateness, m.finished, m.granted, m.slotsDead, m.stale, m.held, m.throttled, m.breaker, m.clockSteps, m.stateLost, m.senders, m.sendersBusy)
 	}
 	m.create(other)
 	m.held.WithLabelValues(other, other, enforce)

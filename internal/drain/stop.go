@@ -33,7 +33,7 @@ func (lp *loop) stopped(now time.Duration) bool {
 	}
 	turns, claims := 0, 0
 	for _, g := range lp.groups {
-		turns += g.flow.under
+		turns += g.turns
 		if g.claiming {
 			claims++
 		}

@@ -28,9 +28,16 @@ func (t *trips) lead() time.Duration {
 	return min(max(t.p90, minLead), maxLead)
 }
 
-// cameBack takes in how long a reply was on its way from the script.
-func (lp *loop) cameBack(g *group, shard int, logical int64, rep time.Duration) {
-	g.backs.add(max(0, rep-lp.moment(shard, logical, rep)))
+// slack is by how much a call may run later than it could without that being
+// taken for a step of the clock, of trips from call to script: where each waits
+// for others, each would be refused, and made again.
+func (t *trips) slack() time.Duration { return min(t.p90, maxSlack) }
+
+// went takes in how long a call was on its way to the script, and its reply from there.
+func (lp *loop) went(g *group, shard int, logical int64, req, rep time.Duration) {
+	at := min(max(lp.moment(shard, logical, rep), req), rep)
+	g.theres.add(at - req)
+	g.backs.add(rep - at)
 }
 
 // horizon is how far ahead slots are asked for.

@@ -15,18 +15,15 @@ const maxLost = 4
 
 // turn sends the turns of some lanes in one pipeline.
 func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
-	g.flow.begin(len(turns))
+	g.turns++
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
 		replies := lp.d.store.Turns(ctx, lp.d.cfg.Worker, turns)
 		rep := redisdb.Monotonic()
 		return func(lp *loop) {
+			g.turns--
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
-				g.flow.end(len(turns), rep-req, rep, lp.phase(lanes[0].shard, rep))
-				lp.showRoom()
-			} else {
-				g.flow.fail(len(turns))
 			}
 			for i, l := range lanes {
 				lp.turned(l, &turns[i], &replies[i], req, rep)
@@ -162,6 +159,9 @@ func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep t
 	l.confirmed, l.move = "", 0
 	lp.heard(l.shard, req, rep, r.Logical, r.Adj)
 	step, known := lp.clocks[l.shard].Step(req, rep, r.Logical)
+	if known && step == 0 {
+		lp.went(l.group, l.shard, r.Logical, req, rep) // the next may be as late
+	}
 	switch {
 	case !known:
 	case step > 0 && lp.mended[l.shard].undone(r.Adj, rep):
@@ -191,7 +191,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 		lp.d.log.Warn("Redis lost memory or was replaced; slots start late", "destination", l.name)
 	}
 	lp.observe(l.shard, req, rep, r.Logical)
-	lp.cameBack(l.group, l.shard, r.Logical, rep)
+	lp.went(l.group, l.shard, r.Logical, req, rep)
 	l.confirmed, l.move, l.clockTries = "", 0, 0
 	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
 	l.timeout = r.Timeout

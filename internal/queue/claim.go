@@ -48,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, shards []int, first, limit int, views
 		due, clock, _ := s.db.Keys().Shard(i)
 		keys = append(keys, due, clock)
 		v := &views[i]
-		args = append(args, v.Expect, v.Width, v.Confirmed, v.Move)
+		args = append(args, v.Expect, v.Width, v.Slack, v.Confirmed, v.Move)
 	}
 	claim := Claim{Wait: -1}
 	reply, err := s.db.RunOnce(ctx, claimScript, keys, args...)

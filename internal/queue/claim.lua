@@ -2,9 +2,9 @@
 -- shard_clock reads the clock of a shard. Time that runs ahead and is not confirmed
 -- is taken as it is: a lane that only looks due is claimed, and its turn waits.
 local function shard_clock(i)
-  local p = 3 + 4 * i
-  K.clock, A.expect, A.width = KEYS[2 * i + 2], tonumber(ARGV[p]), tonumber(ARGV[p + 1])
-  A.confirmed, A.move = ARGV[p + 2], tonumber(ARGV[p + 3])
+  local p = 3 + 5 * i
+  K.clock, A.expect, A.width, A.slack = KEYS[2 * i + 2], tonumber(ARGV[p]), tonumber(ARGV[p + 1]), tonumber(ARGV[p + 2])
+  A.confirmed, A.move = ARGV[p + 3], tonumber(ARGV[p + 4])
   local now, raw, adj = read_clock()
   return now or raw + adj, raw, adj, now or A.expect + A.width
 end

@@ -14,7 +14,7 @@ import (
 
 // argvNames are the arguments as the calls in Go send them, by script.
 var argvNames = map[string][]string{
-	"turn": {"lane", "wake", "worker", "call", "lost", "want", "short", "keep", "expect", "width", "confirmed", "move",
+	"turn": {"lane", "wake", "worker", "call", "lost", "want", "short", "keep", "expect", "width", "slack", "confirmed", "move",
 		"lead", "horizon", "bytes", "mylast", "late", "nres", "results"},
 	"push":   {"lane", "wake", "n", "jobs"},
 	"apply":  {"lane", "wake", "ifversion", "ifnone", "dry", "kind", "set", "revision", "lost", "fields"},

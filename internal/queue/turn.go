@@ -109,6 +109,7 @@ type Turn struct {
 type ClockView struct {
 	Expect    int64 // earliest logical time at which the call can run, µs; 0: unknown
 	Width     int64 // of the bounds, µs
+	Slack     int64 // by which calls run later than they could, lately, µs
 	Confirmed string
 	Move      int64 // with Confirmed: what to add to adj, µs
 }
@@ -188,9 +189,9 @@ func (s *Store) Turns(ctx context.Context, worker string, turns []Turn) []TurnRe
 }
 
 func (s *Store) turnArgs(worker string, t *Turn) []any {
-	args := make([]any, 0, 18+8*len(t.Result))
+	args := make([]any, 0, 19+8*len(t.Result))
 	args = append(args, t.Lane, s.db.Keys().Wake(), worker, t.Call, lostCalls(t.Lost), min(t.Want, MaxLease), flag(t.Short), flag(t.Keep),
-		t.Clock.Expect, t.Clock.Width, t.Clock.Confirmed, t.Clock.Move, t.Lead.Microseconds(), t.Ahead.Microseconds(),
+		t.Clock.Expect, t.Clock.Width, t.Clock.Slack, t.Clock.Confirmed, t.Clock.Move, t.Lead.Microseconds(), t.Ahead.Microseconds(),
 		maxTurnBytes, t.MyLast, t.Late.Microseconds(), len(t.Result))
 	for i := range t.Result {
 		r := &t.Result[i]

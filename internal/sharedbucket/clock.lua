@@ -1,6 +1,7 @@
 -- clock: logical time of the shard = TIME + adj, and the server's identity.
 -- A.expect is the earliest logical time at which this call can run by the
--- caller's bounds (0: it has none), A.width the width of those bounds.
+-- caller's bounds (0: it has none), A.width the width of those bounds, A.slack by
+-- how much its calls run later than that, lately.
 local STEP = 50000 -- µs by which time may be off before it is a step
 
 -- read_clock returns logical time, TIME, adj and whether a step was mended; nil
@@ -14,7 +15,7 @@ local function read_clock()
   if A.expect > 0 then off = raw + adj - A.expect end
   if off < -STEP - A.width then
     move = math.floor(A.width / 2 - off)
-  elseif off > STEP + A.width then
+  elseif off > STEP + A.width + (A.slack or 0) then
     if A.confirmed ~= int(adj) then return nil, raw, adj, false end
     move = A.move
   end

@@ -8,7 +8,7 @@ import (
 )
 
 var clockScript = join("clock_test", `
-A = {expect = tonumber(ARGV[1]), width = tonumber(ARGV[2]), confirmed = ARGV[3], move = tonumber(ARGV[4])}
+A = {expect = tonumber(ARGV[1]), width = tonumber(ARGV[2]), confirmed = ARGV[3], move = tonumber(ARGV[4]), slack = tonumber(ARGV[5])}
 local now, raw, adj, stepped = read_clock()
 return {now and int(now) or '', int(raw), int(adj), stepped and 1 or 0, identity()}
 `)
@@ -22,7 +22,13 @@ type reading struct {
 
 func (b *bench) clock(t *testing.T, expect, width int64, confirmed string, move int64) reading {
 	t.Helper()
-	v, err := b.db.Run(context.Background(), clockScript, b.keys, expect, width, confirmed, move)
+	return b.lateClock(t, expect, width, 0, confirmed, move)
+}
+
+// lateClock is clock for a caller whose calls run later than they could.
+func (b *bench) lateClock(t *testing.T, expect, width, slack int64, confirmed string, move int64) reading {
+	t.Helper()
+	v, err := b.db.Run(context.Background(), clockScript, b.keys, expect, width, confirmed, move, slack)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +91,24 @@ func TestSmallStepsPassAsTime(t *testing.T) {
 		}
 		if r := b.clock(t, 0, 0, "0", 77); r.stepped || r.adj != 0 {
 			t.Errorf("no bounds: %+v", r)
+		}
+	})
+}
+
+// TestSlackIsForLateCallsAlone: a caller whose calls are usually late is refused later, and
+// sees time go back as soon as others.
+func TestSlackIsForLateCallsAlone(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		const slack, width = 20 * sec, 1000
+		now := b.clock(t, 0, 0, "", 0).now
+		if r := b.lateClock(t, now-slack, width, slack, "", 0); r.now == 0 || r.stepped {
+			t.Errorf("late as usual: %+v", r)
+		}
+		if r := b.lateClock(t, now-slack-2*sec, width, slack, "", 0); r.now != 0 {
+			t.Errorf("later than that: %+v", r)
+		}
+		if r := b.lateClock(t, now+10*sec, width, slack, "", 0); !r.stepped || r.adj < 9*sec {
+			t.Errorf("back: %+v", r)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestOverloadWastesNothing(t *testing.T) {
 				if len(turns) < able*9/10 {
 					t.Errorf("%d turns in 5 s, Redis could do %d: it is not even busy", len(turns), able)
 				}
-				if again > able/10 || dead > float64(able/10) {
+				if again > able/50 || dead > float64(able/50) {
 					t.Errorf("of %d turns %d were asked for again and %v jobs came too late for their slots", len(turns), again, dead)
 				}
 				if sent < able*3/10 {
@@ -48,50 +48,6 @@ func TestOverloadWastesNothing(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestFlow: the room follows how long turns wait, within its bounds, and is cut once for those that waited together.
-func TestFlow(t *testing.T) {
-	t.Parallel()
-	f := flow{room: mostTurns}
-	f.first(time.Millisecond)
-	at := time.Hour
-	turns := func(calls, n int, trip time.Duration) int {
-		for range calls {
-			f.begin(n)
-			at += time.Millisecond
-			f.end(n, trip, at, tryFor)
-		}
-		return int(f.room)
-	}
-	if got := turns(settled/3, 20, time.Minute); got != mostTurns {
-		t.Errorf("room is %d after a few long waits", got)
-	}
-	turns(2*settled, 20, time.Millisecond)
-	if got := turns(settled*3/4, 20, 3*queuing); got != mostTurns*3/4 {
-		t.Errorf("room is %d while most wait long", got)
-	}
-	if got := turns(settled-8, 20, 3*queuing); got != mostTurns*3/4 {
-		t.Errorf("room is %d after others that were under way at the same time", got)
-	}
-	if turns(3*settled, 20, queuing); int(f.room) < mostTurns/2 {
-		t.Errorf("room is %.1f after waits that are as long as they may be", f.room)
-	}
-	if turns(20*settled, 1, time.Second); f.room != fewestTurns {
-		t.Errorf("room is %.1f while all wait", f.room)
-	}
-	if f.first(time.Second); f.base != time.Millisecond {
-		t.Errorf("%v is a usual trip after a claim among waiting turns", f.base)
-	}
-	if turns(1000, 1, time.Millisecond); f.room != fewestTurns {
-		t.Errorf("room is %.1f, and was never used up", f.room)
-	}
-	for range mostTurns {
-		turns(1, f.free(), time.Millisecond)
-	}
-	if f.room != mostTurns || f.under != 0 || f.free() != mostTurns {
-		t.Errorf("%+v when nothing waits", f)
 	}
 }
 
@@ -115,11 +71,11 @@ func TestSlowLink(t *testing.T) {
 				w.start()
 				w.run(2 * time.Second)
 				w.change(func() { slow(w.store) })
-				w.run(3 * tryEvery) // it finds out
+				w.run(15 * time.Second) // it finds out
 				sent := len(w.writes())
 				w.run(5 * time.Second)
 				sent = len(w.writes()) - sent
-				if full := int(5 * time.Second / every * lanes); sent < full*8/10 {
+				if full := int(5 * time.Second / every * lanes); sent < full*9/10 {
 					t.Errorf("%d jobs were sent of the %d that the rates let out", sent, full)
 				}
 			})
@@ -145,7 +101,7 @@ func TestOverloadByMany(t *testing.T) {
 			d.Start()
 			defer d.Stop()
 		}
-		w.run(2 * tryEvery)
+		w.run(10 * time.Second)
 		since := time.Now()
 		w.run(last)
 		again, able := 0, int(last/each)
@@ -155,7 +111,7 @@ func TestOverloadByMany(t *testing.T) {
 				again++
 			}
 		}
-		if len(turns) < able*9/10 || again > able/10 {
+		if len(turns) < able*9/10 || again > able/50 {
 			t.Errorf("%d turns of the %d that Redis could do, %d were asked for again", len(turns), able, again)
 		}
 	})
