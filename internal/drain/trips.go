@@ -3,6 +3,8 @@ package drain
 import (
 	"slices"
 	"time"
+
+	"tundish/internal/redisdb"
 )
 
 // trips keeps the last round trips to Redis.
@@ -33,11 +35,12 @@ func (t *trips) lead() time.Duration {
 // for others, each would be refused, and made again.
 func (t *trips) slack() time.Duration { return min(t.p90, maxSlack) }
 
-// went takes in how long a call was on its way to the script, and its reply from there.
+// went takes in how long a call was on its way to the script, and its reply from there
+// to here: where the worker lacks processor time, a reply that has come waits to be read.
 func (lp *loop) went(g *group, shard int, logical int64, req, rep time.Duration) {
 	at := min(max(lp.moment(shard, logical, rep), req), rep)
 	g.theres.add(at - req)
-	g.backs.add(rep - at)
+	g.backs.add(redisdb.Monotonic() - at)
 }
 
 // horizon is how far ahead slots are asked for.
