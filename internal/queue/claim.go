@@ -9,7 +9,7 @@ import (
 	"tundish/internal/redisdb"
 )
 
-// MaxClaim is how many lanes one claim takes, and one pipeline turns.
+// MaxClaim is how many lanes one claim takes.
 const MaxClaim = 64
 
 // Claim is what a claim answered.
