@@ -118,10 +118,6 @@ func (s *fakeStore) run(op, lane string, f func() seen) (err error) {
 	return err
 }
 
-// atOnce is how many turns of a pipeline Redis reads, and does, before it looks for
-// what others ask.
-const atOnce = 9
-
 // work waits for the turns before these, and for as long as they take.
 func (s *fakeStore) work(turns int) {
 	s.mu.Lock()
@@ -175,11 +171,9 @@ func (s *fakeStore) Claim(_ context.Context, shards []int, _, limit int, views *
 func (s *fakeStore) Turns(_ context.Context, worker string, turns []queue.Turn) []queue.TurnReply {
 	replies := make([]queue.TurnReply, len(turns))
 	s.there("turn", turns[0].Lane)
+	s.work(len(turns))
 	for i := range turns {
 		t := &turns[i]
-		if i%atOnce == 0 {
-			s.work(min(atOnce, len(turns)-i))
-		}
 		exec := func() seen {
 			replies[i] = s.turn(worker, t)
 			return seen{turn: *t, status: replies[i].Status, leases: len(replies[i].Leases)}

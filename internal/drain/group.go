@@ -33,11 +33,12 @@ const (
 type group struct {
 	shards []int
 	agenda agenda
-	turns  int   // pipelines under way
-	trips  trips // of calls, there and back
-	theres trips // from call to script alone
-	backs  trips // from script to reply alone
-	asked  int   // senders that turns under way have asked for
+	turns  int           // pipelines under way
+	trips  trips         // of calls, there and back
+	theres trips         // from call to script alone
+	backs  trips         // from script to reply alone
+	learnt time.Duration // when these two were last added to
+	asked  int           // senders that turns under way have asked for
 
 	claiming  bool
 	claimed   time.Duration // when the last claim began

@@ -99,7 +99,7 @@ func (lp *loop) step(now time.Duration) {
 			if len(lanes) == 0 {
 				break
 			}
-			lp.turn(g, lanes, turns)
+			lp.turn(g, lanes, turns, now)
 		}
 		if lp.mayClaim(g) && now >= g.claimAt() {
 			lp.claim(g, now)

@@ -51,7 +51,7 @@ func TestOverloadWastesNothing(t *testing.T) {
 	}
 }
 
-// TestSlowLink: a link that is slow, or becomes so, is not an overload of Redis: the work goes on as before.
+// TestSlowLink: the work goes on as before when a link gets slow.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	const far = 60 * time.Millisecond
@@ -83,7 +83,7 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// TestOverloadByMany: workers that wait for each other's turns do not take that for the way to Redis.
+// TestOverloadByMany: workers that wait for each other's turns do not make them again.
 func TestOverloadByMany(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -143,4 +143,47 @@ func TestStopWhileFull(t *testing.T) {
 			t.Errorf("%d jobs are leased, %d were sent and %d settled", leased, sent, delivered)
 		}
 	})
+}
+
+// TestStepAmongLateCalls: by as much as calls are late a step of the clock passes as time, and is not asked
+// for over and over; a larger one is mended.
+func TestStepAmongLateCalls(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		step   time.Duration
+		mended bool
+	}{{100 * time.Millisecond, false}, {time.Second, true}} {
+		t.Run(c.step.String(), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				const late = 150 * time.Millisecond
+				w.lane("busy", 5000, func(l *fakeLane) { l.interval = 10_000 })
+				w.start()
+				w.run(time.Second)
+				calls := 0
+				w.change(func() {
+					w.store.stall = func(op, _ string) time.Duration {
+						if calls++; op == "turn" && calls%3 > 0 {
+							return late
+						}
+						return 0
+					}
+				})
+				w.run(20 * time.Second)
+				w.change(func() { w.store.offset += c.step.Microseconds() })
+				w.run(5 * time.Second)
+				since, sent := time.Now(), len(w.writes())
+				w.run(5 * time.Second)
+				if n := len(w.seen("claim", since)); n > 50 {
+					t.Errorf("%d claims in 5 s", n)
+				}
+				if got := len(w.writes()) - sent; got < 425 || got > 501 {
+					t.Errorf("%d jobs were sent of the 500 that the rate lets out", got)
+				}
+				if c.mended && w.store.steps == 0 {
+					t.Error("it was not mended")
+				}
+			})
+		})
+	}
 }

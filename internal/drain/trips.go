@@ -7,7 +7,7 @@ import (
 	"tundish/internal/redisdb"
 )
 
-// trips keeps the last round trips to Redis.
+// trips keeps how long the last trips to Redis took.
 type trips struct {
 	last [32]time.Duration
 	n    int
@@ -35,12 +35,30 @@ func (t *trips) lead() time.Duration {
 // for others, each would be refused, and made again.
 func (t *trips) slack() time.Duration { return min(t.p90, maxSlack) }
 
-// went takes in how long a call was on its way to the script, and its reply from there
-// to here: where the worker lacks processor time, a reply that has come waits to be read.
-func (lp *loop) went(g *group, shard int, logical int64, req, rep time.Duration) {
+// ways are how long a call was on its way to its script, from when it was decided on, and
+// its reply from there to here, until it was dealt with: where a worker lacks processor
+// time, calls and replies wait in it. Of calls that go together the longest count.
+type ways struct {
+	there, back time.Duration
+	known       bool
+}
+
+// add takes in a reply that came at rep, unless the clock is not known by which it tells anything.
+func (w *ways) add(lp *loop, shard int, logical int64, decided, req, rep time.Duration) {
+	if step, known := lp.clocks[shard].Step(req, rep, logical); !known || step != 0 {
+		return
+	}
 	at := min(max(lp.moment(shard, logical, rep), req), rep)
-	g.theres.add(at - req)
-	g.backs.add(redisdb.Monotonic() - at)
+	w.there, w.back, w.known = max(w.there, at-decided), max(w.back, redisdb.Monotonic()-at), true
+}
+
+// learn keeps the ways of calls that went together.
+func (g *group) learn(w ways, now time.Duration) {
+	if w.known {
+		g.theres.add(w.there)
+		g.backs.add(w.back)
+		g.learnt = now
+	}
 }
 
 // horizon is how far ahead slots are asked for.

@@ -13,8 +13,8 @@ import (
 // maxLost is how many calls with lost replies a turn names at most.
 const maxLost = 4
 
-// turn sends the turns of some lanes in one pipeline.
-func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
+// turn sends the turns of some lanes, decided on at now, in one pipeline.
+func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn, now time.Duration) {
 	g.turns++
 	lp.beside(func(ctx context.Context) event {
 		req := redisdb.Monotonic()
@@ -25,9 +25,14 @@ func (lp *loop) turn(g *group, lanes []*lane, turns []queue.Turn) {
 			if replies[0].Err == nil {
 				g.trips.add(rep - req)
 			}
+			w := ways{}
 			for i, l := range lanes {
 				lp.turned(l, &turns[i], &replies[i], req, rep)
+				if r := &replies[i]; r.Err == nil && r.Logical != 0 {
+					w.add(lp, l.shard, r.Logical, now, req, rep)
+				}
 			}
+			g.learn(w, rep)
 		}
 	})
 }
@@ -159,9 +164,6 @@ func (lp *loop) turnAgain(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep t
 	l.confirmed, l.move = "", 0
 	lp.heard(l.shard, req, rep, r.Logical, r.Adj)
 	step, known := lp.clocks[l.shard].Step(req, rep, r.Logical)
-	if known && step == 0 {
-		lp.went(l.group, l.shard, r.Logical, req, rep) // the next may be as late
-	}
 	switch {
 	case !known:
 	case step > 0 && lp.mended[l.shard].undone(r.Adj, rep):
@@ -191,7 +193,6 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 		lp.d.log.Warn("Redis lost memory or was replaced; slots start late", "destination", l.name)
 	}
 	lp.observe(l.shard, req, rep, r.Logical)
-	lp.went(l.group, l.shard, r.Logical, req, rep)
 	l.confirmed, l.move, l.clockTries = "", 0, 0
 	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
 	l.timeout = r.Timeout
