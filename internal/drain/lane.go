@@ -54,6 +54,7 @@ type lane struct {
 	fetches    int       // in a row that brought an outdated contract
 	waiting    []granted // leases that wait for the contract
 	timeout    time.Duration
+	tolerance  time.Duration // of the slots that it was granted last
 	unfit      string        // why this worker cannot send to it; empty: it can
 	recheck    time.Duration // when it looks at that again
 	fault      string        // kind of the failure that keeps it from being turned

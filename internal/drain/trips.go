@@ -24,10 +24,11 @@ func (t *trips) add(d time.Duration) {
 }
 
 // lead is how far ahead of the script's time the first slot must be for its
-// job to arrive here in time, of trips from script to reply. A later arrival
-// still has the tolerance.
-func (t *trips) lead() time.Duration {
-	return min(max(t.p90, minLead), maxLead)
+// job to arrive here in time, of trips from script to reply. Half of the tolerance
+// is for those that arrive later, and where slots are short of turns each µs of
+// lead is lost; the other half is for the write.
+func (t *trips) lead(tolerance time.Duration) time.Duration {
+	return min(max(t.p90-tolerance/2, minLead), maxLead)
 }
 
 // slack is by how much a call may run later than it could without that being
@@ -93,9 +94,9 @@ const marksFor = 10 * time.Second
 
 // lead is that of the round trip, and of two more while jobs of the lane need marks.
 func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
-	lead := l.group.backs.lead()
+	lead := l.group.backs.lead(l.tolerance)
 	if l.marks > 0 && now-l.marks < marksFor {
-		lead *= 3
+		lead = 3 * l.group.backs.lead(0)
 	}
 	return min(lead, maxLead)
 }

@@ -195,7 +195,7 @@ func (lp *loop) turnDone(l *lane, t *queue.Turn, r *queue.TurnReply, req, rep ti
 	lp.observe(l.shard, req, rep, r.Logical)
 	l.confirmed, l.move, l.clockTries = "", 0, 0
 	l.lost = l.lost[min(len(t.Lost), len(l.lost)):]
-	l.timeout = r.Timeout
+	l.timeout, l.tolerance = r.Timeout, r.Tolerance
 	lp.fault(l, nil)
 	l.inForce(r)
 	lp.d.cfg.Metrics.turned(l.label, r)
