@@ -92,7 +92,7 @@ func (g *lags) add(d time.Duration) {
 // that crashed before was handed out: its mark needs a round trip before its slot.
 const marksFor = 10 * time.Second
 
-// lead is that of the round trip, and of two more while jobs of the lane need marks.
+// lead is that of the way back, and three of it while jobs of the lane need marks.
 func (lp *loop) lead(l *lane, now time.Duration) time.Duration {
 	lead := l.group.backs.lead(l.tolerance)
 	if l.marks > 0 && now-l.marks < marksFor {
