@@ -43,3 +43,22 @@ func TestLateRepliesAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestWaysAreThoseOfACall: slack counts from the decision to call, for a worker may be slow to
+// make it, and calls that went together teach once, by the longest ways.
+func TestWaysAreThoseOfACall(t *testing.T) {
+	t.Parallel()
+	lp, g, w := &loop{}, &group{}, ways{}
+	const decided, at = 10 * time.Second, 10*time.Second + 80*time.Millisecond
+	w.add(lp, 0, at.Microseconds(), decided, at, at)
+	if g.learn(w, at); g.theres.n != 0 {
+		t.Error("it learned from a clock that it does not know")
+	}
+	lp.clocks[0].Observe(at, at, at.Microseconds())
+	w.add(lp, 0, at.Microseconds(), decided, at, at)
+	w.add(lp, 0, at.Microseconds(), decided+40*time.Millisecond, at, at)
+	g.learn(w, at)
+	if g.theres.n != 1 || g.backs.n != 1 || g.theres.slack().Round(time.Millisecond) != 80*time.Millisecond {
+		t.Errorf("%d and %d ways were learned, slack is %v", g.theres.n, g.backs.n, g.theres.slack())
+	}
+}
